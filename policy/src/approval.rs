@@ -1,4 +1,4 @@
-//! What a person's answer is kept under, and what it covers (S1-13 to S1-19).
+//! Keys of a person's answers, and what each covers (S1-13 to S1-19).
 
 use std::fmt;
 use std::path::Path;
@@ -17,11 +17,11 @@ const SHOWN: usize = 160;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyScope {
-    /// The same key alone.
+    /// Equal keys.
     Exact,
     /// A directory, and every key beneath it.
     Path,
-    /// The same arguments alone. A kind of its own, for a text may be somebody's command line too.
+    /// Equal arguments alone. A kind of its own, for a text may be somebody's command line too.
     Digest,
 }
 
@@ -46,7 +46,7 @@ impl ApprovalKey {
         Self::well_formed(line.to_owned(), KeyScope::Exact).map(|key| key.in_directory(working_dir, root))
     }
 
-    /// The same, for what runs in a directory.
+    /// The key of what runs in a directory.
     #[must_use]
     pub fn in_directory(self, working_dir: &HostPath, root: &HostPath) -> Self {
         Self { directory: relative(working_dir.as_path(), root), ..self }
@@ -90,7 +90,7 @@ impl ApprovalKey {
         fits.then_some(Self { text, scope, directory: None })
     }
 
-    /// Whether an answer for this key is one for another.
+    /// True if an answer for this key is one for another.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         if self == other {
@@ -170,7 +170,7 @@ impl ApprovalScope {
 pub struct Approval {
     /// The tool.
     pub tool: String,
-    /// What was asked about.
+    /// Key of the call that was asked about.
     pub key: ApprovalKey,
     /// When, ISO 8601.
     pub granted_at: String,
@@ -186,7 +186,7 @@ pub struct Approval {
 pub struct Approvals(Vec<Approval>);
 
 impl Approvals {
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

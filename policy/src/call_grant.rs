@@ -9,7 +9,7 @@ use crate::pattern::{Host, PathPattern, ProgramPattern};
 
 pub use crate::need::{CallNeeds, HostNeed, ShellNeed};
 
-/// What one call may do: the least it needs. Made only by [`EffectiveSet::check`].
+/// Rights of one call: the least that it needs. Made only by [`EffectiveSet::check`].
 ///
 /// Invariant: within the EffectiveSet it was made from (tested as a property).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,31 +42,32 @@ impl CallGrant {
         &self.hosts
     }
 
-    /// What it may start.
+    /// Program that it may start.
     #[must_use]
     pub fn shell(&self) -> Option<&ShellNeed> {
         self.shell.as_ref()
     }
 
-    /// What any call of the session may change: a name that is protected by default is released by being granted here.
+    /// Places that any call of the session may change: a name that is protected by default is released by being granted
+    /// here.
     #[must_use]
     pub fn session_write(&self) -> &Scope<PathRegion> {
         &self.session_write
     }
 
-    /// The same without anything to write: what a restricted shell gets, whatever is in force (S4-9).
+    /// This grant without anything to write: a restricted shell gets that, whatever is in force (S4-9).
     #[must_use]
     pub fn for_reading(self) -> Self {
         Self { write: Scope::default(), only_reads: true, ..self }
     }
 
-    /// Whether nothing may be changed by it, and only programs be started that read.
+    /// True if nothing may be changed by it, and only programs be started that read.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         self.only_reads
     }
 
-    /// Whether a pattern that would be widened is refused.
+    /// True if a pattern that would be widened is refused.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact

@@ -1,4 +1,4 @@
-//! What may be granted at most, as a person writes it: `[ceiling]` in a manifest, or a host's own.
+//! Ceiling: the most that may be granted, as a person writes it: `[ceiling]` in a manifest, or a host's own.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ impl Ceiling {
         }
     }
 
-    /// Whether it bounds a kind.
+    /// True if it bounds a kind.
     #[must_use]
     pub fn bounds(&self, kind: Kind) -> bool {
         match kind {

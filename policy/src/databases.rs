@@ -61,11 +61,11 @@ pub struct Server {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
-    /// What the connection has to be.
+    /// Protection that the connection must have.
     pub tls: Tls,
 }
 
-/// What a connection to a server has to be.
+/// Protection of a connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tls {

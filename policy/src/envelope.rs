@@ -20,7 +20,7 @@ pub struct ResultEnvelope {
     /// The tool's result, in the shape its tool documents (C-27). Present when `type` is `output`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub data: Option<Value>,
-    /// What went wrong, the offending input and the next step. Present when `type` is `error`.
+    /// Mistake, the offending input and the next step. Present when `type` is `error`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_text: Option<String>,
     /// Everything about the call that is not its result.
@@ -41,7 +41,7 @@ impl ResultEnvelope {
     }
 }
 
-/// Whether a call gave a result.
+/// Kind of end: whether a call gave a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -51,7 +51,7 @@ pub enum Outcome {
     Error,
 }
 
-/// What accompanies a result.
+/// Data that accompany a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -63,19 +63,19 @@ pub struct Metadata {
     /// A file with the rest (S0-44). It exists as long as the session, or longer where the host named a directory for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_path: Option<String>,
-    /// Why not all of the rest was kept, and how to keep it.
+    /// Reason why not all of the rest was kept, and how to keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rest_lost: Option<String>,
     /// There is no result because the call's time was up.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timed_out: Option<bool>,
-    /// What kind of error it is, for programs (X1-25). Present when `type` is `error`.
+    /// Kind of error, for programs (X1-25). Present when `type` is `error`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
     /// Which layer said no, when one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub denial: Option<Denial>,
-    /// What confined the call. Made from steps that the kernel confirmed, never from the plan (C-18).
+    /// Mechanisms that confined the call. Made from steps that the kernel confirmed, never from the plan (C-18).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub enforced: Vec<Enforced>,
     /// The call's limits: who held each, what was used, and whether it was met.
@@ -84,10 +84,10 @@ pub struct Metadata {
     /// Which arguments were given as another type than the schema's, and taken as that (C-21). Only in sessions that allow it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub coerced: Vec<Coerced>,
-    /// What rules and mode made of the call, and which rule it was.
+    /// Result of rules and mode for the call, and the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub decision: Option<Decision>,
-    /// What the call was narrowed to, where it had less than its session (S0-15).
+    /// Rights that the call was narrowed to, where it had less than its session (S0-15).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sub_policy: Option<SubPolicyReport>,
     /// Who said yes, where somebody was asked: `session` for an answer that was kept.
@@ -96,10 +96,10 @@ pub struct Metadata {
     /// The trace that the call is a part of, if whoever made it has said so: a W3C `traceparent`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traceparent: Option<String>,
-    /// Why the end of the call is not in the record of its session. The next call waits until it is.
+    /// Reason why the end of the call is not in the record of its session. The next call waits until it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub not_recorded: Option<String>,
-    /// What the call has changed in trees with kept names, where the broker is the writer and knows.
+    /// Changes by the call in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,
     /// The tool was called by a name that will go (S2-25).
@@ -117,7 +117,7 @@ pub struct Deprecation {
     pub use_instead: String,
     /// The version from which the old name is unknown.
     pub removed_in: String,
-    /// The same in a sentence.
+    /// Message in a sentence.
     pub message: String,
 }
 
@@ -132,7 +132,7 @@ impl Deprecation {
 }
 
 impl Metadata {
-    /// Of a call that took this long. All else is filled in by who knows it.
+    /// Metadata of a call that took this long. All else is filled in by who knows it.
     #[must_use]
     pub fn new(duration_ms: u64) -> Self {
         Self { duration_ms, ..Self::default() }
@@ -151,7 +151,7 @@ pub struct Coerced {
     pub to: String,
 }
 
-/// What a call has changed. Paths are as the kernel has them; those that are not UTF-8 are shown with U+FFFD.
+/// Changes by a call. Paths are as the kernel has them; those that are not UTF-8 are shown with U+FFFD.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Changes {
@@ -161,14 +161,14 @@ pub struct Changes {
     /// Files that were opened for writing, or replaced.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub changed: Vec<String>,
-    /// What was there and is not.
+    /// Paths that were there and are not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub removed: Vec<String>,
     /// New repositories, under any name, and files that say where one is: their hooks and configuration are the call's. What in
     /// them runs a program is in `runs_later`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub repositories: Vec<String>,
-    /// What another program will run later, or be told by.
+    /// Files that another program will run later, or be told by.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub runs_later: Vec<Note>,
     /// Kept names that the call tried to change.
@@ -186,7 +186,7 @@ pub struct Changes {
     /// Files that the call has left in a `/tmp` that only its session sees: they go with it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub vanished: Vec<String>,
-    /// What its connections to granted hosts have carried, if it had some.
+    /// Bytes that its connections to granted hosts have carried, if it had some.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub carried: Option<Carried>,
     /// How many more there are, for which there was no room.
@@ -194,7 +194,7 @@ pub struct Changes {
     pub more: u64,
 }
 
-/// What connections have carried, as their hosts see it: with TLS, its bytes are counted.
+/// Bytes that connections have carried, as their hosts see it: with TLS, its bytes are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     /// How many were made.
@@ -229,7 +229,7 @@ pub struct NotReached {
     pub address: String,
     /// How often it tried.
     pub count: u64,
-    /// Why, if it is for another reason than that it was not granted.
+    /// Reason, if it is another than that it was not granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -248,7 +248,7 @@ impl NotReached {
     }
 }
 
-/// What no call may do.
+/// Acts that no call may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -292,7 +292,7 @@ impl Coerced {
 pub struct Note {
     /// The path.
     pub path: String,
-    /// Why it is named.
+    /// Reason why it is named.
     pub why: String,
 }
 
@@ -308,7 +308,7 @@ impl Note {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Enforced {
-    /// What: `fs.read`, `fs.write`, `net`, `shell`, `ipc`, `process`, `privilege`, …
+    /// Kind of right: `fs.read`, `fs.write`, `net`, `shell`, `ipc`, `process`, `privilege`, …
     pub what: String,
     /// The mechanisms, each confirmed: `landlock abi 7`, `seccomp`, `network namespace`, …
     pub by: Vec<String>,
@@ -345,20 +345,20 @@ pub enum Layer {
     Person,
 }
 
-/// Why a call did not go through, and the smallest change that would let it.
+/// Reason why a call did not go through, and the smallest change that would let it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Denial {
     /// Who refused.
     pub layer: Layer,
-    /// What was asked for: a path, a host, an argv.
+    /// Thing that was asked for: a path, a host, an argv.
     pub asked: String,
     /// The rule or the missing grant.
     pub reason: String,
-    /// What would lift it, in words that fit every host: what to write in the manifest, or to do.
+    /// Remedy in words that fit every host: what to write in the manifest, or to do.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
-    /// The same for people at the command line, who can also type a flag. Not serialized: other hosts have no such flags.
+    /// Remedy for people at the command line, who can also type a flag. Not serialized: other hosts have no such flags.
     #[serde(skip)]
     pub typed: Option<String>,
 }
@@ -382,7 +382,7 @@ impl Denial {
         Self { typed: Some(remedy.into()), ..self }
     }
 
-    /// What the command line prints as the remedy.
+    /// Remedy that the command line prints.
     #[must_use]
     pub fn remedy_to_type(&self) -> Option<&str> {
         self.typed.as_deref().or(self.remedy.as_deref())
@@ -395,7 +395,7 @@ impl Denial {
 pub struct StepReport {
     /// Which.
     pub step: Step,
-    /// What was confirmed, read back from the kernel where it can be: `abi 7, 12 rules`.
+    /// Facts that were confirmed, read back from the kernel where it can be: `abi 7, 12 rules`.
     pub detail: String,
 }
 

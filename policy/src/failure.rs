@@ -1,5 +1,5 @@
-//! What kind of error a call ended with, for whoever decides what to do next (X1-25): a class, and a code in its context. A host
-//! need not read the text for that, which is for the model and may change.
+//! Kinds of errors that end a call, for whoever decides what to do next (X1-25): a class, and a code in its context. A
+//! host need not read the text for that, which is for the model and may change.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ pub struct Failure {
     pub context: FailureContext,
 }
 
-/// What a class does not say.
+/// Details that a class does not give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FailureContext {
-    /// What happened.
+    /// Code of what happened.
     pub code: ErrorCode,
 }
 
@@ -27,16 +27,16 @@ impl From<ErrorCode> for Failure {
     }
 }
 
-/// What is to be done about an error, roughly. The two of providers are for hosts: callgate calls no model.
+/// Class of errors by what is to be done about them, roughly. The two of providers are for hosts: callgate calls no model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorClass {
-    /// What somebody has set up or answered makes no sense.
+    /// Settings or answers that make no sense.
     Validation,
     /// A model's provider failed, and may not the next time.
     ProviderTransient,
     /// A model's provider cannot do this.
     ProviderCapability,
-    /// The same call may succeed another time.
+    /// Repeating the call may succeed.
     ToolTransient,
     /// It will not: it has to be another call.
     ToolTerminal,
@@ -48,7 +48,7 @@ pub enum ErrorClass {
     ExtensionHost,
 }
 
-/// What happened, in one word.
+/// Event, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -58,7 +58,7 @@ pub enum ErrorCode {
     OutputMalformed,
     /// A grant, a rule, a watchdog or the kernel does not allow it.
     Forbidden,
-    /// The same of a program or a command line.
+    /// A program's or a command line's arguments were rejected.
     CommandRejected,
     /// A person does not allow it, or nobody could be asked.
     ApprovalDenied,
@@ -66,7 +66,7 @@ pub enum ErrorCode {
     LimitExceeded,
     /// There is no such tool, file or skill.
     NotFound,
-    /// What was to be found is there more than once.
+    /// More than one thing matches what was to be found.
     AmbiguousMatch,
     /// The tool's schema has to be asked for first (S3-8).
     SchemaNotLoaded,
@@ -80,13 +80,13 @@ pub enum ErrorCode {
     HeadlessInteractionRequired,
     /// There is nobody to ask (X1-19).
     NoInteractorAttached,
-    /// What came back answers something else (X1-19).
+    /// Answer to something else (X1-19).
     InteractionPayloadMismatch,
     /// Nobody answered in time.
     InteractionTimeout,
     /// People are given no time (X1-19).
     TimeoutMsInvalid,
-    /// What is granted cannot be compiled for this host.
+    /// Rights that cannot be compiled for this host.
     PlanInvalid,
     /// The call cannot be recorded, so it was not made.
     NotRecorded,

@@ -1,4 +1,4 @@
-//! What a tool call may do, decided without touching the machine.
+//! Decisions on what a tool call may do, made without touching the machine.
 //!
 //! This crate is pure: no files, no clock, no environment, no system calls. The supervisor reads files and asks the
 //! kernel, and hands *values* in; what comes out is plain data that a worker performs.

@@ -30,13 +30,13 @@ pub enum LimitName {
     Output,
     /// Bytes that all connections of a call carry together, both ways.
     Network,
-    /// The same of all calls of a session, those that are over included.
+    /// Network bytes of all calls of a session, those that are over included.
     SessionNetwork,
     /// How fast the connections of a session may carry that, together.
     NetworkRate,
 }
 
-/// What a limit's number counts.
+/// Unit that a limit's number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -84,7 +84,7 @@ impl LimitName {
         }
     }
 
-    /// What its number counts.
+    /// Unit that its number counts.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
@@ -112,7 +112,7 @@ impl LimitName {
         }
     }
 
-    /// What a call did that met it, with `used` and `value` in its own unit.
+    /// Sentence about a call that met it, with `used` and `value` in its own unit.
     #[must_use]
     pub fn story(self, used: u64, value: u64) -> String {
         let (used, value) = (self.rough(used), self.text(value));
@@ -135,13 +135,13 @@ impl LimitName {
         }
     }
 
-    /// What to write in the manifest to be allowed twice as much as was used or allowed.
+    /// Line to write in the manifest to be allowed twice as much as was used or allowed.
     #[must_use]
     pub fn remedy(self, used: u64, value: u64) -> String {
         format!("if it needs more, raise it: {}", self.line(&self.raised(used, value)))
     }
 
-    /// What to type to be allowed as much, or to write in the manifest.
+    /// Option to type to be allowed as much, or to write in the manifest.
     #[must_use]
     pub fn remedy_to_type(self, used: u64, value: u64) -> String {
         let text = self.raised(used, value);
@@ -214,7 +214,7 @@ pub struct Limits {
     pub network_rate: Option<ByteSize>,
 }
 
-/// What was typed is no limit.
+/// Text that is no limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -232,7 +232,7 @@ pub enum LimitError {
     Unit {
         /// Which limit.
         name: LimitName,
-        /// What is wrong.
+        /// Mistake in the value.
         source: UnitError,
     },
     /// Not a number.
@@ -240,7 +240,7 @@ pub enum LimitError {
     Count {
         /// Which limit.
         name: LimitName,
-        /// What was typed.
+        /// Text as typed.
         text: String,
     },
 }
@@ -325,8 +325,9 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What is asked for, and defaults for the rest, chosen so that no everyday build meets one and no bomb takes the
-    /// host with it. `host_memory` is what the host has, bytes: a call gets three quarters unless it says otherwise.
+    /// Bounds that are asked for, and defaults for the rest, chosen so that no everyday build meets one and no bomb
+    /// takes the host with it. `host_memory` is what the host has, bytes: a call gets three quarters unless it says
+    /// otherwise.
     #[must_use]
     pub fn of(limits: &Limits, host_memory: u64) -> Self {
         let size = |given: Option<ByteSize>, default: u64| given.map_or(default, |size| size.0);
@@ -414,7 +415,7 @@ pub struct LimitReport {
     /// How much the call asked for, where that was more (C-18).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub requested: Option<u64>,
-    /// What `value`, `requested`, `used` and `overshoot` count.
+    /// Unit of `value`, `requested`, `used` and `overshoot`.
     pub unit: Unit,
     /// Who holds it.
     pub by: Vec<Enforcer>,
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(Bounds::of(&Limits::default(), 16 << 30).memory, 12 << 30);
     }
 
-    /// What is told can be typed as it stands.
+    /// A remedy can be typed as it stands.
     #[test]
     fn each_remedy_can_be_typed() {
         for name in LimitName::ALL {

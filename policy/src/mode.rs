@@ -1,4 +1,4 @@
-//! What happens to a call that no rule decides (S1-14 to S1-16).
+//! Treatment of a call that no rule decides (S1-14 to S1-16).
 
 use std::fmt;
 
@@ -47,8 +47,8 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What happens to a call that a person would have to be asked about, where there is none (C-6). In both cases it does not run,
-/// and no answer is invented (S0-57).
+/// Treatment of a call that a person would have to be asked about, where there is none (C-6). In both cases it does not
+/// run, and no answer is invented (S0-57).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headless {

@@ -1,9 +1,9 @@
-//! What one call needs: checked by layer 1, and part of the key under which a person's answer is kept.
+//! Needs of one call: checked by layer 1, and part of the key under which a person's answer is kept.
 
 use crate::path::HostPath;
 use crate::sql::SqlNeed;
 
-/// What one call would do, worked out from its validated arguments.
+/// Acts of one call, worked out from its validated arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallNeeds {
     /// Files it reads, normalized ([`crate::path::normalize`]).
@@ -18,16 +18,16 @@ pub struct CallNeeds {
     pub shell: Option<ShellNeed>,
     /// Hosts it connects to.
     pub hosts: Vec<HostNeed>,
-    /// What it asks of such a host, in words: rules are compared with it, and no watchdog has to ask what it may be.
+    /// Request to such a host, in words: rules are compared with it, and no watchdog has to ask what it may be.
     pub asks: Option<String>,
-    /// What a database is to do.
+    /// Work for a database.
     pub sql: Option<SqlNeed>,
     /// Named capabilities.
     pub capabilities: Vec<String>,
 }
 
 impl CallNeeds {
-    /// Whether nothing is changed, started or reached: files are read, or nothing is.
+    /// True if nothing is changed, started or reached: files are read, or nothing is.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         let changes = self.asks.is_some() || self.sql.as_ref().is_some_and(SqlNeed::changes);
@@ -54,7 +54,8 @@ pub struct HostNeed {
     pub port: u16,
 }
 
-/// What a call starts. A program names no files, so the call keeps all paths and hosts that are in force.
+/// Program or command line that a call starts. A program names no files, so the call keeps all paths and hosts that are
+/// in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShellNeed {
     /// This program. `argv[0]` is a bare name or an absolute path.

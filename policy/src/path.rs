@@ -29,8 +29,8 @@ impl HostPath {
         self.0.as_os_str().as_bytes()
     }
 
-    /// Whether it is absolute and lexically normal: no empty component, no `.`, no `..`, no NUL. Only such a path may be
-    /// compared with a grant.
+    /// True if it is absolute and lexically normal: no empty component, no `.`, no `..`, no NUL. Only such a path may
+    /// be compared with a grant.
     #[must_use]
     pub fn is_normal(&self) -> bool {
         let bytes = self.as_bytes();
@@ -39,7 +39,7 @@ impl HostPath {
     }
 }
 
-/// Why an argument is not a path that can be checked.
+/// Reason why an argument is not a path that can be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NormalizeError {

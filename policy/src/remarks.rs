@@ -1,4 +1,4 @@
-//! What was refused while a program ran, in words: the program has had an errno, and often says something else of it.
+//! Remarks on what was refused while a program ran: the program has had an errno, and often says something else of it.
 
 use crate::envelope::{Blocked, Changes, NotReached, Note};
 use crate::pattern::HostPattern;
@@ -42,7 +42,8 @@ pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
     remarks_on("", &[], changes, failed)
 }
 
-/// The same, where the command is known, and the hosts that were granted: what the command names may be what nobody saw it ask for.
+/// Remarks where the command is known, and the hosts that were granted: what the command names may be what nobody saw
+/// it ask for.
 #[must_use]
 pub fn remarks_on(command: &str, granted: &[HostPattern], changes: &Changes, failed: bool) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -62,7 +63,7 @@ pub fn remarks_on(command: &str, granted: &[HostPattern], changes: &Changes, fai
     remarks
 }
 
-/// What to say where a package manager has printed that it is offline: the session has told it so, and nobody saw it try.
+/// Remark where a package manager has printed that it is offline: the session has told it so, and nobody saw it try.
 #[must_use]
 pub fn remark_offline(output: &str) -> Option<&'static str> {
     OFFLINE_SIGNS.iter().any(|sign| output.contains(sign)).then_some(
@@ -72,7 +73,7 @@ pub fn remark_offline(output: &str) -> Option<&'static str> {
     )
 }
 
-/// The same where its output is not known, of a command that has failed.
+/// Remark where its output is not known, of a command that has failed.
 #[must_use]
 pub fn remark_offline_command(command: &str) -> Option<String> {
     let (program, hosts) = wanted::registry(command)?;
@@ -160,7 +161,7 @@ fn flag(pattern: &str) -> String {
     if pattern.contains('[') { format!("--net '{pattern}'") } else { format!("--net {pattern}") }
 }
 
-/// What was granted, and refused for what it led to or for what was said, or did not answer.
+/// Remark on hosts that were granted, and refused for what they led to or for what was said, or did not answer.
 fn ended(changes: &Changes) -> Option<String> {
     let refused = changes.not_reached.iter().filter(|reached| !reached.address.contains('/'));
     let one = |reached: &NotReached| {
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(remark_offline_command("npm test"), None);
     }
 
-    /// What is granted already is not to be granted: who asks for it by UDP is told of that.
+    /// A host that is granted already is not to be granted: who asks for it by UDP is told of that.
     #[test]
     fn a_granted_host_is_not_suggested() {
         let granted = [HostPattern::parse("*.example.com").expect("a pattern")];
@@ -332,7 +333,7 @@ mod tests {
         assert!(said.contains("names: --net b.example (or") && !said.contains("(DNS);"), "{said}");
     }
 
-    /// What was granted and refused all the same needs no grant.
+    /// A host that was granted and refused all the same needs no grant.
     #[test]
     fn what_a_granted_host_was_refused_for_is_said() {
         let why = Some("it leads to 10.0.0.1, a private network".to_owned());

@@ -1,4 +1,4 @@
-//! What a manifest or a tool asks for, before anyone has granted it (S0-5, S0-36).
+//! Requirements of a manifest or a tool, before anyone has granted it (S0-5, S0-36).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pattern::{ArgPatterns, HostPattern, PathTemplate, PatternError};
 
-/// What is asked for; every part is optional, and what is left out asks for nothing (S0-36).
+/// Rights that are asked for; every part is optional, and what is left out asks for nothing (S0-36).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequirementSet {
@@ -61,7 +61,7 @@ impl fmt::Display for ShellRunRequirement {
     }
 }
 
-/// What `cmd` names.
+/// Program that `cmd` names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Program {
@@ -123,13 +123,13 @@ impl From<Program> for String {
 }
 
 impl RequirementSet {
-    /// Whether it asks for nothing.
+    /// True if it asks for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What either asks for (S0-7). Each item is kept once; `exact` holds if either says so, since it only tightens.
+    /// Union of both (S0-7). Each item is kept once; `exact` holds if either says so, since it only tightens.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl RequirementSet {
         }
     }
 
-    /// What `callgate run` asks for without a manifest: the workspace to read and write, any program, no network.
+    /// Rights that `callgate run` asks for without a manifest: the workspace to read and write, any program, no network.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const DESCRIPTION_MAX: usize = 1024;
 /// Most tools that one lists.
 const TOOLS_MAX: usize = 64;
 
-/// What a skill says of itself.
+/// Description that a skill gives of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub struct FrontMatter {
     /// Under which licence it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub license: Option<String>,
-    /// What it needs besides.
+    /// Other things that it needs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub compatibility: Option<String>,
     /// The tools that it means to use, as it spells them. They are a wish: none is granted by it.
@@ -49,7 +49,8 @@ impl FrontMatter {
         front_matter(text).map_err(|fault| fault.into_error(text, file))
     }
 
-    /// Whether the fields are what [`FrontMatter::parse`] returns: for what comes from a process that read a stranger's text.
+    /// True if the fields are what [`FrontMatter::parse`] returns: for what comes from a process that read a stranger's
+    /// text.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let line =
@@ -84,7 +85,7 @@ fn is_fence(line: &str) -> bool {
     line.trim_end() == "---"
 }
 
-/// Whether a skill may be called so: 1 to 64 of `a-z`, `0-9` and `-`, with no `-` at an end or beside another.
+/// True if a skill may be called so: 1 to 64 of `a-z`, `0-9` and `-`, with no `-` at an end or beside another.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

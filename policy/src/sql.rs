@@ -1,4 +1,4 @@
-//! What a statement in SQL does, as far as its words say it: for rules, watchdogs and people, and for what its call needs.
+//! Effects of a statement in SQL, as far as its words say it: for rules, watchdogs and people, and for what its call needs.
 //!
 //! A worker reads the words (a model wrote them). Its answer decides what layer 2 says and what a call is granted. That a call which
 //! reads does not write is for the database to hold, and for the kernel.
@@ -34,7 +34,7 @@ impl Dialect {
     }
 }
 
-/// What a statement does.
+/// Effect of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SqlKind {
@@ -49,7 +49,7 @@ pub enum SqlKind {
 /// One statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
-    /// What it does.
+    /// Effect of it.
     pub kind: SqlKind,
     /// Its first words, in capitals: `SELECT`, `DELETE`, `SELECT FOR UPDATE`.
     pub verb: String,
@@ -64,14 +64,14 @@ pub struct SqlNeed {
     pub dialect: Dialect,
     /// The name that its configuration gives the database.
     pub database: String,
-    /// What it is to do.
+    /// Statement to run.
     pub statement: Statement,
     /// The file that is made of its rows.
     pub output: Option<HostPath>,
 }
 
 impl SqlNeed {
-    /// Whether it changes something.
+    /// True if it changes something.
     #[must_use]
     pub fn changes(&self) -> bool {
         self.statement.kind != SqlKind::Reads

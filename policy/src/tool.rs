@@ -1,4 +1,4 @@
-//! What a tool is about, as rules, profiles, modes and watchdogs see it.
+//! Subject of a tool, as rules, profiles, modes and watchdogs see it.
 //!
 //! A tool says it of itself when it is registered. Nothing else about a call is decided by the text of a tool's name.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the calls of a tool are about.
+/// Subject of a tool's calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -60,13 +60,13 @@ impl Subject {
         ("tool_search", Self::Search),
     ];
 
-    /// What a locked tool is about; `None` for a name that is not locked.
+    /// Subject of a locked tool; `None` for a name that is not locked.
     #[must_use]
     pub fn of_locked(name: &str) -> Option<Self> {
         Self::LOCKED.iter().find(|(locked, _)| *locked == name).map(|(_, subject)| *subject)
     }
 
-    /// Whether a call changes nothing outside the session, starts nothing and reaches nobody.
+    /// True if a call changes nothing outside the session, starts nothing and reaches nobody.
     #[must_use]
     pub fn changes_nothing(self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl Subject {
         }
     }
 
-    /// Whether a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
+    /// True if a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
     #[must_use]
     pub fn edits(self) -> bool {
         matches!(self, Self::Create | Self::Edit)

@@ -24,8 +24,8 @@ impl Variable {
     }
 }
 
-/// What the variables stand for in one session. A variable that stands for no directory makes its patterns grant
-/// nothing (S0-40).
+/// Values of the variables in one session. A variable that stands for no directory makes its patterns grant nothing
+/// (S0-40).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables {
     workspace: Vec<HostPath>,

@@ -12,7 +12,7 @@ use crate::gate::Task;
 use crate::session::Session;
 
 impl Session {
-    /// The same session without one of its three layers, or (`Rule`) without the restricted shell's look at the line.
+    /// This session without one of its three layers, or (`Rule`) without the restricted shell's look at the line.
     #[must_use]
     pub fn without(mut self, layer: Layer) -> Self {
         self.ablated = Some(layer);

@@ -27,15 +27,16 @@ use crate::store::SHORTEST;
 /// The longest value, bytes.
 const VALUE_MAX: usize = 8 * 1024;
 
-/// Whether this process has read a value: its memory may hold one from then on, and so may the memory of all that is forked from it.
+/// True if this process has read a value: its memory may hold one from then on, and so may the memory of all that is
+/// forked from it.
 static WERE_READ: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process may hold a value in its memory. Whoever is forked from it would hold that too.
+/// True if this process may hold a value in its memory. Whoever is forked from it would hold that too.
 pub(crate) fn were_read() -> bool {
     WERE_READ.load(Ordering::Relaxed)
 }
 
-/// Whether this process has a variable with a value, which is not kept.
+/// True if this process has a variable with a value, which is not kept.
 pub(crate) fn is_set(variable: &str) -> bool {
     let value = host::variable(variable).map(Zeroizing::new).filter(|value| !value.is_empty());
     if value.is_some() {
@@ -49,13 +50,13 @@ pub(crate) fn are_read() {
     WERE_READ.store(true, Ordering::Relaxed);
 }
 
-/// Why a credential cannot be used. None of this has its value.
+/// Reason why a credential cannot be used. None of this has its value.
 #[derive(Debug, thiserror::Error)]
 #[error("the credential {credential}: {why}")]
 pub struct CredentialError {
     /// Which, with where its value is to come from.
     pub credential: String,
-    /// Why not.
+    /// Reason.
     pub why: String,
 }
 
@@ -93,7 +94,7 @@ impl Credentials {
         .map(Self)
     }
 
-    /// What they are for, without their values.
+    /// Hosts and requests that they are for, without their values.
     pub(crate) fn declared(&self) -> Vec<Credential> {
         self.0.iter().map(|held| held.credential.clone()).collect()
     }
@@ -143,7 +144,7 @@ impl Credentials {
     }
 }
 
-/// Whether calls could read a file: it is granted, or a part of what every call of the session can read.
+/// True if calls could read a file: it is granted, or a part of what every call of the session can read.
 fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
     let path = HostPath::from(file.to_owned());
     let granted = effective.allows_read(&path) || effective.rights().allows_write(&path);

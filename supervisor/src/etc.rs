@@ -16,7 +16,7 @@ const ENTRIES: usize = 20_000;
 /// How deep directories lie that are looked at.
 const DEPTH: usize = 16;
 
-/// What of `/etc` is readable. Nothing, if it is not as it should be: that only takes rights away.
+/// Readable part of `/etc`. Nothing, if it is not as it should be: that only takes rights away.
 pub(crate) fn readable() -> Vec<Readable> {
     open(CWD, OsStr::new(ETC)).map(readable_in).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use crate::place;
 /// Most bytes of a file that is read; a larger one is passed over.
 const LONGEST: u64 = 64 * 1024;
 
-/// What sessions find in `~/.gitconfig`. Empty if the person has no such file, or nothing in it is for sessions.
+/// Content of `~/.gitconfig` in sessions. Empty if the person has no such file, or nothing in it is for sessions.
 pub(crate) fn for_sessions(env: &BTreeMap<String, HostPath>, home: Option<&Path>) -> String {
     let files: Vec<Vec<u8>> = places(env, home).iter().filter_map(|path| read(path)).collect();
     personal::for_sessions(&files)
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(for_sessions(&env(&[]), None), "");
     }
 
-    /// What is no plain file of this user's, or too large, is passed over; nothing waits for a FIFO.
+    /// A file that is no plain file of this user's, or too large, is passed over; nothing waits for a FIFO.
     #[test]
     fn only_a_file_of_this_user_s_is_read() {
         let top = tempfile::tempdir().unwrap();

@@ -11,8 +11,8 @@ use callgate_worker::mountinfo;
 
 use crate::host::{self, identity_of};
 
-/// What lies directly in a home directory, and holds what opens other doors. (A project has an `.npmrc` or `.env` as well, so
-/// that these tell nothing.)
+/// Names directly in a home directory that hold what opens other doors. (A project has an `.npmrc` or `.env` as well,
+/// so that these tell nothing.)
 const KEYS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -31,7 +31,7 @@ const KEYS: &[&str] = &[
     ".terraform.d/credentials.tfrc.json",
 ];
 
-/// Why a directory is not granted unless somebody insists.
+/// Reason why a directory is not granted unless somebody insists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Home {
     /// It is somebody's home directory.
@@ -74,7 +74,7 @@ impl Homes {
         self.0.iter().map(PathBuf::as_path)
     }
 
-    /// Whether a directory is one, holds one or is like one.
+    /// Finding whether a directory is a home, holds one or is like one.
     pub(crate) fn found_in(&self, directory: &Path) -> Option<Home> {
         // By any name that leads there: a link, a bind mount.
         let identity = identity_of(directory)?;

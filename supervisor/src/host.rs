@@ -1,4 +1,4 @@
-//! What this host can enforce, and what it has: asked for once, handed on as values.
+//! Mechanisms that this host can enforce, and what it has: asked for once, handed on as values.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -32,7 +32,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// What to do about it.
+    /// Advice about it.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl HostError {
     }
 }
 
-/// What the kernel offers.
+/// Mechanisms that the kernel offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostSupport {
@@ -66,11 +66,11 @@ impl HostSupport {
 /// Something the host refused, what takes its place, and how to get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// What was refused, and by which call.
+    /// Thing that was refused, and by which call.
     pub(crate) what: String,
-    /// What holds in its place.
+    /// Mechanism that holds in its place.
     pub(crate) instead: &'static str,
-    /// What to type.
+    /// Command to type.
     pub(crate) remedy: &'static str,
 }
 
@@ -85,8 +85,8 @@ impl Missing {
     }
 }
 
-/// Whether a step of making namespaces failed because this host refuses them, and not for a limit that was met just now: what
-/// comes of chance must not decide what confines a session.
+/// True if a step of making namespaces failed because this host refuses them, and not for a limit that was met just
+/// now: what comes of chance must not decide what confines a session.
 pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
     let is_step = matches!(failed.step, Step::Namespaces | Step::Mounts);
     // A most of zero is how they are switched off (namespaces(7)).
@@ -195,8 +195,8 @@ pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
     }
 }
 
-/// What is in a regular file, to at most so many bytes. Opened without waiting: a FIFO that nobody writes would hold us for ever,
-/// and a device may have no end.
+/// Text of a regular file, to at most so many bytes. Opened without waiting: a FIFO that nobody writes would hold us
+/// for ever, and a device may have no end.
 pub(crate) fn text_of(file: &Path, most: u64) -> std::io::Result<String> {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -215,12 +215,12 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether what a path leads to can be started as a program, as execvp(3) sees it.
+/// True if what a path leads to can be started as a program, as execvp(3) sees it.
 pub(crate) fn is_startable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
 }
 
-/// What a program's file says of what else the kernel opens to run it: its first bytes, if it is a regular file.
+/// Header of a program's file, which says what else the kernel opens to run it: its first bytes, if it is a regular file.
 pub(crate) fn header(path: &Path) -> io::Result<Header> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -395,7 +395,7 @@ impl Search {
         Self { directories: directories.collect(), toolchains }
     }
 
-    /// The same as for a session with these rights, and for its tools.
+    /// Path as for a session with these rights, and for its tools.
     pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable) -> Self {
         let toolchains = home().map(|home| self::toolchains(&home, changeable).0).unwrap_or_default();
         #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
@@ -422,8 +422,8 @@ impl Search {
     }
 }
 
-/// What a session may change, with all that lies below, as the kernel is told it: a pattern such as `**/bin/**` lets programs write
-/// anywhere below the directory that it begins in.
+/// Places that a session may change, with all that lies below, as the kernel is told it: a pattern such as `**/bin/**`
+/// lets programs write anywhere below the directory that it begins in.
 struct Written(Vec<Standing>);
 
 impl Written {
@@ -432,15 +432,15 @@ impl Written {
         Self(write.map(|(region, _)| Standing::of(without_links(region.literal_prefix().as_path()))).collect())
     }
 
-    /// Whether one of them is this directory, holds it or lies in it. What lies in it counts because a program of the directory
-    /// may be a link to there.
+    /// True if one of them is this directory, holds it or lies in it. What lies in it counts because a program of the
+    /// directory may be a link to there.
     fn touches(&self, directory: &Path) -> bool {
         let directory = Standing::of(directory.to_owned());
         self.0.iter().any(|place| directory.lies_in(place) || place.lies_in(&directory))
     }
 }
 
-/// What places that were asked for to write in are called without links, where that is another name. A single name is itself: a call
+/// Names without links of places that were asked for to write in, where they differ. A single name is itself: a call
 /// may make a link of it.
 fn asked_without_links(effective: &EffectiveSet) -> Vec<AskedFor> {
     let real = |asked: &AskedFor| {

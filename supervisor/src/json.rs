@@ -9,8 +9,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// What a value takes where it stands, its key or its place in a list included, and what an object takes besides: a node with
-/// room for eleven entries.
+/// Bytes that a value takes where it stands, its key or its place in a list included, and what an object takes besides:
+/// a node with room for eleven entries.
 const VALUE: usize = 64;
 const OBJECT: usize = 640;
 

@@ -33,7 +33,7 @@ pub(crate) struct Stranger {
     pub(crate) owner: u32,
 }
 
-/// Why a place cannot be used.
+/// Reason why a place cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     Io(io::Error),
@@ -101,7 +101,7 @@ impl Place {
         above.into_iter().filter(is_repository).map(|above| HostPath::from(above.to_owned())).collect()
     }
 
-    /// What it was called when it was found, without links.
+    /// Name of it when it was found, without links.
     pub(crate) fn path(&self) -> &HostPath {
         &self.path
     }
@@ -121,7 +121,7 @@ impl Place {
         link(&self.fd)
     }
 
-    /// Whether the name that it was found by still leads to it.
+    /// True if the name that it was found by still leads to it.
     pub(crate) fn is_there(&self) -> bool {
         host::identity_of(self.path.as_path()) == Some(self.id)
     }
@@ -142,13 +142,13 @@ fn link(fd: &OwnedFd) -> PathBuf {
 /// and what calls of this session may write.
 #[derive(Debug)]
 pub(crate) struct Changeable {
-    /// What they are.
+    /// Identities.
     ids: Vec<Id>,
-    /// What they are called: another directory may have the name for a moment.
+    /// Names: another directory may have the name for a moment.
     paths: Vec<HostPath>,
     /// How many of these, the first, are only what this session may write.
     written: usize,
-    /// What was asked for, and only an earlier session may have been able to write.
+    /// Places that were asked for, and that only an earlier session may have been able to write.
     asked: Asked,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
@@ -178,7 +178,8 @@ impl Changeable {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
     }
 
-    /// Whether calls of an earlier session may have put something into a directory that was asked for the same and bounded less.
+    /// True if calls of an earlier session may have put something into a directory that was asked for the same and
+    /// bounded less.
     pub(crate) fn asked(&self, directory: &Path) -> bool {
         self.asked.fills(directory)
     }
@@ -229,13 +230,13 @@ impl TypedPath {
         Ok(Self { typed: path.to_owned(), real: way.real_path()?, links: way.links })
     }
 
-    /// What was typed.
+    /// Path as typed.
     #[must_use]
     pub fn typed(&self) -> &Path {
         &self.typed
     }
 
-    /// What it leads to, by its path without links.
+    /// Path that it leads to, without links.
     #[must_use]
     pub fn real(&self) -> &Path {
         &self.real
@@ -246,7 +247,7 @@ impl TypedPath {
     }
 }
 
-/// What stood at the paths of grants when they were looked at.
+/// Things that stood at the paths of grants when they were looked at.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Looked {
     pub(crate) seen: Vec<Seen>,
@@ -262,7 +263,7 @@ impl Looked {
     }
 }
 
-/// Why a grant cannot be bound to what is there.
+/// Reason why a grant cannot be bound to what is there.
 #[derive(Debug)]
 pub(crate) enum Misled {
     /// The session runs as root.
@@ -271,9 +272,10 @@ pub(crate) enum Misled {
     ByALink(PathBuf),
 }
 
-/// What stands at the paths of grants, and at those above a single name, which is made there: from the workspace's roots on where
-/// a path lies in one, wherever that is now. A link that a call may have made is an error, and so is, for a session that runs as
-/// root, a stranger's say in it. Those of `unlinked` were looked at by no link: whatever is granted in them is gone to by none.
+/// Looks at what stands at the paths of grants, and at those above a single name, which is made there: from the
+/// workspace's roots on where a path lies in one, wherever that is now. A link that a call may have made is an error,
+/// and so is, for a session that runs as root, a stranger's say in it. Those of `unlinked` were looked at by no link:
+/// whatever is granted in them is gone to by none.
 pub(crate) fn look<'a>(
     (roots, unlinked): (&[Place], &[HostPath]),
     changeable: &Changeable,
@@ -351,8 +353,8 @@ fn stranger_on(way: &Way) -> Option<Stranger> {
     Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })
 }
 
-/// Whether somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's: whoever set
-/// this one up has put it there, and none of its processes acts as them.
+/// True if somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's:
+/// whoever set this one up has put it there, and none of its processes acts as them.
 fn is_somebody(uid: u32) -> bool {
     uid != NOBODY || host::text_of(Path::new("/proc/self/uid_map"), 64 * 1024).map_or(true, |map| maps(&map, uid))
 }

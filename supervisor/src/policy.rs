@@ -1,4 +1,4 @@
-//! What is allowed, as values: manifests, requirements, rules, profiles, limits, and what comes of them.
+//! Policy, as values: manifests, requirements, rules, profiles, limits, and what comes of them.
 //!
 //! These are the parts of the crate `callgate-policy` that a host writes down or is shown. What turns them into a plan for the
 //! kernel is left out, because callgate does that itself.
@@ -8,7 +8,7 @@ pub mod approval {
     pub use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy, KeyScope};
 }
 
-/// What a manifest or a host allows at most.
+/// Ceiling: what a manifest or a host allows at most.
 pub mod ceiling {
     pub use callgate_policy::ceiling::{Ceiling, FsCeiling, NetCeiling};
 }
@@ -18,7 +18,7 @@ pub mod document {
     pub use callgate_policy::document::{Format, ManifestError};
 }
 
-/// What is in force, where each right came from, and what a ceiling took away.
+/// Rights in force, where each came from, and what a ceiling took away.
 pub mod effective {
     pub use callgate_policy::call_grant::CallGrant;
     pub use callgate_policy::effective::{
@@ -27,7 +27,7 @@ pub mod effective {
     };
 }
 
-/// What a host gets of a call.
+/// Envelope: what a host gets of a call.
 pub mod envelope {
     pub use callgate_policy::envelope::{
         Blocked, Carried, Changes, Coerced, Denial, Deprecation, Enforced, Layer, Metadata, NotReached, Note, Outcome,
@@ -36,7 +36,7 @@ pub mod envelope {
     pub use callgate_policy::remarks::remarks;
 }
 
-/// What kind of error a call ended with.
+/// Kinds of errors that end a call.
 pub mod failure {
     pub use callgate_policy::failure::{ErrorClass, ErrorCode, Failure, FailureContext};
 }
@@ -54,12 +54,12 @@ pub mod manifest {
     };
 }
 
-/// What happens to calls that no rule decides.
+/// Treatment of calls that no rule decides.
 pub mod mode {
     pub use callgate_policy::mode::{Headless, Mode};
 }
 
-/// What a call needs: paths, hosts, programs.
+/// Needs of a call: paths, hosts, programs.
 pub mod need {
     pub use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 }
@@ -77,7 +77,7 @@ pub mod pattern {
     pub use callgate_policy::plan::Exactness;
 }
 
-/// What a host chooses or is told of a session's plan. The plan itself is callgate's own.
+/// Parts of a session's plan that a host chooses or is told. The plan itself is callgate's own.
 pub mod plan {
     pub use callgate_policy::plan::compile::{LeftOut, PlanError};
     pub use callgate_policy::plan::env::{Fate, Variable};
@@ -91,7 +91,7 @@ pub mod profile {
     };
 }
 
-/// What is asked for.
+/// Rights that are asked for.
 pub mod requirement {
     pub use callgate_policy::requirement::{
         FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement,
@@ -111,7 +111,7 @@ pub mod shell {
     pub use callgate_policy::shell::{Assignment, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
 }
 
-/// What a skill says of itself.
+/// Description that a skill gives of itself.
 pub mod skill {
     pub use callgate_policy::skill::FrontMatter;
 }
@@ -126,7 +126,7 @@ pub mod step {
     pub use callgate_policy::step::Step;
 }
 
-/// What a tool is about.
+/// Subject of a tool.
 pub mod tool {
     pub use callgate_policy::tool::{Subject, Surface};
 }

@@ -17,10 +17,10 @@ pub enum ProfileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// What it says makes no sense.
+    /// Its content makes no sense.
     #[error(transparent)]
     Content(#[from] ManifestError),
     /// Where its shells start is not a part of what the work is about.
@@ -40,7 +40,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Profile, ProfileError> {
     Ok(Profile::parse(text, &path.display().to_string())?)
 }
 
-/// What is in a profile's file.
+/// Text of a profile's file.
 pub(crate) fn text(path: &Path) -> Result<String, ProfileError> {
     // One byte more than may be: the parser then says that it is too long.
     host::text_of(path, MAX_BYTES as u64 + 1).map_err(|source| ProfileError::Read { path: path.to_owned(), source })

@@ -197,7 +197,7 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The same, with its line ends: for messages of several lines.
+/// Escaped text with its line ends: for messages of several lines.
 #[must_use]
 pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
@@ -235,7 +235,7 @@ fn turns_the_line(c: char) -> bool {
     )
 }
 
-/// Whether a character is seen as itself and changes nothing around it.
+/// True if a character is seen as itself and changes nothing around it.
 ///
 /// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
 /// width. Nor letters that turn it. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>(), [10, 10, 10]);
     }
 
-    /// What stands at the end of a long text is seen.
+    /// The end of a long text is seen.
     #[test]
     fn the_end_of_a_long_text_is_shown() {
         let statement = format!("WITH note AS (SELECT '{}') DELETE FROM item", "harmless words ".repeat(60));

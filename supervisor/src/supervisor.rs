@@ -94,7 +94,7 @@ impl Supervisor {
         Builder::default()
     }
 
-    /// What this host can enforce.
+    /// Mechanisms that this host can enforce.
     #[must_use]
     pub fn support(&self) -> &HostSupport {
         &self.support

@@ -23,7 +23,7 @@ impl Traceparent {
         (is_whole && version != "ff" && is_some(trace) && is_some(parent)).then(|| Self(text.to_owned()))
     }
 
-    /// Of the calls that are made within the same future.
+    /// Trace of the calls that are made within the same future.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()

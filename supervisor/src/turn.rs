@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Whether calls of a tool may run beside others. What a tool does not say is that they may.
+/// Concurrency of a tool's calls: whether they may run beside others. What a tool does not say is that they may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Concurrency {

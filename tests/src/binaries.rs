@@ -50,7 +50,7 @@ impl Binaries {
     }
 }
 
-/// Whether every user may pass through `directory` and all above it.
+/// True if every user may pass through `directory` and all above it.
 pub(crate) fn open_to_all(directory: &Path) -> bool {
     directory.ancestors().all(|each| fs::metadata(each).is_ok_and(|about| about.mode() & 0o001 != 0))
 }

@@ -178,19 +178,19 @@ impl Bystander {
         self.pid().to_string()
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn is_alive(&mut self) -> bool {
         self.0.try_wait().expect("our own child can be waited for").is_none()
     }
 
-    /// Whether a signal stopped it.
+    /// True if a signal stopped it.
     pub fn is_stopped(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let state = stat.rsplit(')').next().unwrap_or_default();
         state.trim_start().starts_with('T')
     }
 
-    /// What an attack could have changed about it.
+    /// Condition of it that an attack could have changed.
     pub fn condition(&self) -> String {
         condition_of(self.pid())
     }
@@ -202,7 +202,7 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What an attack could have changed about a process: priority, processors, a limit, tracer.
+/// Condition of a process that an attack could have changed: priority, processors, a limit, tracer.
 pub fn condition_of(pid: u32) -> String {
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let kept = ["TracerPid:", "Cpus_allowed:"];

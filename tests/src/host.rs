@@ -98,7 +98,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether namespaces can be made there, which hide what would otherwise be refused: a table of expected answers is
+    /// True if namespaces can be made there, which hide what would otherwise be refused: a table of expected answers is
     /// narrower where they cannot.
     pub fn has_namespaces(self) -> bool {
         match self.host {
@@ -107,7 +107,7 @@ impl Target {
         }
     }
 
-    /// Of two answers, the one of this target's strength: what a namespace hides, a rule refuses.
+    /// Answer of this target's strength, of two: what a namespace hides, a rule refuses.
     pub fn by_strength<T>(self, namespaces: T, rules: T) -> T {
         if self.has_namespaces() { namespaces } else { rules }
     }
@@ -127,7 +127,7 @@ impl Target {
         }
     }
 
-    /// Why this machine cannot be this target, if it cannot.
+    /// Reason why this machine cannot be this target, if it cannot.
     fn lacking(self) -> Option<String> {
         if self.user == User::Root && own_uid() != 0 {
             return Some("the tests do not run as root".to_owned());

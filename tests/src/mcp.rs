@@ -201,9 +201,9 @@ pub struct Http {
     bearer: String,
     /// The connection.
     pub stream: BufReader<TcpStream>,
-    /// What `initialize` gave it.
+    /// Session that `initialize` gave it.
     pub session: Option<String>,
-    /// Whether each of its requests stands for itself.
+    /// True if each of its requests stands for itself.
     is_stateless: bool,
     last: u64,
 }
@@ -216,7 +216,7 @@ impl Http {
         Self { address, bearer, stream, session: None, is_stateless: false, last: 0 }
     }
 
-    /// Of the eras that begin with `initialize`.
+    /// Client of the eras that begin with `initialize`.
     #[track_caller]
     pub fn stateful(server: &Server, token: &str) -> Self {
         let mut client = Self::new(server, token);
@@ -228,12 +228,12 @@ impl Http {
         client
     }
 
-    /// Of the era in which each request stands for itself.
+    /// Client of the era in which each request stands for itself.
     pub fn stateless(server: &Server, token: &str) -> Self {
         Self { is_stateless: true, ..Self::new(server, token) }
     }
 
-    /// The same client on another connection.
+    /// This client on another connection.
     #[must_use]
     pub fn again(&self) -> Self {
         let (address, bearer) = (self.address.clone(), self.bearer.clone());
@@ -340,7 +340,7 @@ fn stateless() -> Value {
 #[derive(Debug)]
 pub struct Piped {
     process: Child,
-    /// What it reads.
+    /// Input that it reads.
     pub to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     last: u64,
@@ -357,7 +357,7 @@ impl Piped {
         Self { process, to, from: BufReader::new(from), last: 0 }
     }
 
-    /// Of the eras that begin with `initialize`.
+    /// Client of the eras that begin with `initialize`.
     #[track_caller]
     pub fn stateful(env: &TestEnv, words: &[&str]) -> Self {
         let mut client = Self::start(env, words);

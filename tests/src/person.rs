@@ -49,7 +49,7 @@ impl<'a> Person<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What is on the screen.
+    /// Text on the screen.
     pub fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
@@ -162,7 +162,7 @@ impl<'a> Person<'a> {
         self.sandboxed_with(&[], words)
     }
 
-    /// The same with flags of `callgate run`.
+    /// Types a sandboxed command with flags of `callgate run`.
     pub fn sandboxed_with(&self, flags: &[&str], words: &str) -> String {
         let run = self.env.sandbox().flag(flags);
         let command = run.command(&[]);

@@ -10,9 +10,9 @@ use crate::{Host, Run, Target, TestEnv, User};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Project {
-    /// What it is called in the table.
+    /// Name in the table.
     pub name: String,
-    /// What is tried, in a few words.
+    /// Description of what is tried, in a few words.
     pub what: String,
     /// Debian packages that it needs.
     #[serde(default)]
@@ -25,16 +25,16 @@ pub struct Project {
     /// Flags of `callgate run`.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Why it fails under callgate on a host with namespaces.
+    /// Reason why it fails under callgate on a host with namespaces.
     pub differs_with_namespaces: Option<String>,
-    /// The same on a host without.
+    /// Reason why it fails on a host without.
     pub differs_without_namespaces: Option<String>,
-    /// Whether it needs no more than the suite's own packages and a few seconds: the suite runs it.
+    /// True if it needs no more than the suite's own packages and a few seconds: the suite runs it.
     #[serde(default)]
     pub quick: bool,
 }
 
-/// What came of a project on one host, as one user.
+/// Result of a project on one host, as one user.
 #[derive(Debug)]
 pub struct Met {
     target: Target,
@@ -63,7 +63,7 @@ impl fmt::Display for Met {
 }
 
 impl Met {
-    /// Whether it works, or the table says why not.
+    /// True if it works, or the table says why not.
     pub fn is_as_said_of(&self, project: &Project) -> bool {
         match &self.outcome {
             Outcome::NotTried(_) | Outcome::Same => true,

@@ -135,7 +135,7 @@ impl Run {
         command
     }
 
-    /// The same for an act of the probe.
+    /// Command for an act of the probe.
     pub fn probe_command(&self, act: &[&str]) -> Command {
         let probe = Binaries::of_this_build().probe().display().to_string();
         let words: Vec<&str> = std::iter::once(probe.as_str()).chain(act.iter().copied()).collect();
@@ -161,14 +161,14 @@ impl Run {
     }
 }
 
-/// What a program left: how it ended and what it printed.
+/// End of a program: how it ended and what it printed.
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it complained about.
+    /// Standard error.
     pub stderr: String,
 }
 
@@ -205,7 +205,7 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// What came of an act.
+/// Result of an act.
 #[derive(Debug)]
 pub struct Probe {
     act: String,
@@ -235,7 +235,7 @@ impl Probe {
         }
     }
 
-    /// Whether the act succeeded; false also if it was not tried.
+    /// True if the act succeeded; false also if it was not tried.
     pub fn is_ok(&self) -> bool {
         self.line().is_some_and(|line| line["ok"] == true)
     }
@@ -258,7 +258,7 @@ impl Probe {
         self.tried()["at"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// What the whole run left.
+    /// End of the whole run.
     pub fn ended(&self) -> &Ended {
         &self.ended
     }

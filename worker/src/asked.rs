@@ -1,5 +1,6 @@
-//! What was asked for to write in, whatever bounds left of it: who asks for the same and is bounded less may have changed it, in an
-//! earlier session or beside this one. By one rule for all that must not be a call's work: links, programs, and where those lie.
+//! Places that were asked for to write in, whatever bounds left of it: who asks for the same and is bounded less may
+//! have changed it, in an earlier session or beside this one. By one rule for all that must not be a call's work:
+//! links, programs, and where those lie.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub struct Asked {
 #[derive(Debug)]
 struct Place {
     is_tree: bool,
-    /// Of a tree.
+    /// Identity of a tree.
     id: Option<Id>,
     /// As it is spelt, and without links.
     names: Vec<PathBuf>,
@@ -49,7 +50,7 @@ impl Place {
         self.names.iter().any(|name| if self.is_tree { path.starts_with(name) } else { path == name })
     }
 
-    /// Whether names can be made in a directory.
+    /// True if names can be made in a directory.
     fn fills(&self, directory: &Path) -> bool {
         if self.is_tree {
             self.holds(directory)
@@ -70,21 +71,21 @@ impl Asked {
         Self { places: places.into_iter().map(Place::of).collect(), user }
     }
 
-    /// Whether a call could have changed what has this path, or have put another thing there.
+    /// True if a call could have changed what has this path, or have put another thing there.
     #[must_use]
     pub fn holds(&self, path: &Path) -> bool {
         let directory = path.parent().unwrap_or(path);
         self.places.iter().any(|place| place.holds(path) && place.counts_at((path, directory), self.user))
     }
 
-    /// Whether a call could have made something in this directory.
+    /// True if a call could have made something in this directory.
     #[must_use]
     pub fn fills(&self, directory: &Path) -> bool {
         self.places.iter().any(|place| place.fills(directory) && place.counts_at((directory, directory), self.user))
     }
 
-    /// Whether a call could have made a link. `names` are those of the directory that it lies in, its own first; all of them count
-    /// where they are not known.
+    /// True if a call could have made a link. `names` are those of the directory that it lies in, its own first; all of
+    /// them count where they are not known.
     #[must_use]
     pub fn holds_link(&self, link: &Link, names: Option<&[PathBuf]>) -> bool {
         let directory = link.path.parent().unwrap_or(Path::new("/"));
@@ -100,16 +101,16 @@ impl Asked {
         })
     }
 
-    /// Whether somebody asked to work where the system's own files are.
+    /// True if somebody asked to work where the system's own files are.
     #[must_use]
     pub fn is_among_the_systems(&self) -> bool {
         self.places.iter().flat_map(|place| &place.names).any(|name| is_the_systems(name))
     }
 }
 
-/// Whether it matters that a place which was asked for by these names holds a path in a directory. Who could change the directories
-/// that the system is made of needs no session, unless he asked for that; what lies deeper may have been granted alone, to a user
-/// who could write there.
+/// True if it matters that a place which was asked for by these names holds a path in a directory. Who could change the
+/// directories that the system is made of needs no session, unless he asked for that; what lies deeper may have been
+/// granted alone, to a user who could write there.
 #[must_use]
 pub fn counts_at((path, directory): (&Path, &Path), names: &[PathBuf], user: u32) -> bool {
     let top = || SYSTEM.iter().chain(&[ALTERNATIVES]).map(Path::new).find(|top| path.starts_with(top));
@@ -130,8 +131,8 @@ fn is_a_system_directory(directory: &Path) -> bool {
     is(directory) || (name.is_some_and(is_triplet) && above.ends_with("lib") && is(above))
 }
 
-/// Whether a user could have changed what has a path below a directory of the system's, or have put another thing there. Root could
-/// anywhere.
+/// True if a user could have changed what has a path below a directory of the system's, or have put another thing
+/// there. Root could anywhere.
 #[expect(clippy::disallowed_methods, reason = "only says whether it counts; what is run or followed is held")]
 fn could_write(path: &Path, top: &Path, user: u32) -> bool {
     // A link has no rights of its own.

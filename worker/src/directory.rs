@@ -20,10 +20,10 @@ const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 /// How a directory is opened of which nothing is known yet.
 const FIND: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What the name of a session's own directory begins with; 32 hexadecimal digits follow, which nobody can guess (A11).
+/// Prefix of the name of a session's own directory; 32 hexadecimal digits follow, which nobody can guess (A11).
 pub const OWN_PREFIX: &str = "callgate-";
 
-/// Whether a name is one of those.
+/// True if a name is one of those.
 #[must_use]
 pub fn is_own_name(name: &OsStr) -> bool {
     let digits = name.as_encoded_bytes().strip_prefix(OWN_PREFIX.as_bytes());
@@ -33,7 +33,7 @@ pub fn is_own_name(name: &OsStr) -> bool {
 /// A directory that was made by a process of callgate's and is removed by one.
 #[derive(Debug)]
 pub struct Directory {
-    /// What it was made as: for rules, and for messages.
+    /// Path that it was made as: for rules, and for messages.
     path: PathBuf,
     /// Where it was made.
     parent: OwnedFd,
@@ -200,7 +200,7 @@ pub fn open_trusted(place: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// What a directory is, as long as somebody holds it.
+/// Identity of a directory, as long as somebody holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Id(u64, u64);
 
@@ -291,9 +291,9 @@ struct Walk {
     mount: u64,
     /// From the top to the one that holds where the walk is.
     above: Vec<Above>,
-    /// What could not be emptied.
+    /// Directories that could not be emptied.
     stuck: HashSet<Id>,
-    /// Why not, for the first thing that could not be removed.
+    /// Reason for the first thing that could not be removed.
     first: Option<Errno>,
 }
 

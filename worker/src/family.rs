@@ -74,7 +74,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait for those that have been killed, between two looks at what is left of them.
 const NAP: Duration = Duration::from_millis(1);
 
-/// What [`end_all`] did.
+/// Result of [`end_all`].
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// Distinct processes that were killed.

@@ -86,7 +86,7 @@ fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
     programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
 }
 
-/// Whether someone will answer what the filter asks.
+/// Listener of a filter: whether someone will answer what it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listener {
     /// No one: notified calls fail with ENOSYS, unless a filter below has a listener.
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::seccomp::assemble;
 
-    /// What was built in is what the tables say now.
+    /// The built-in programs are what the tables say now.
     #[test]
     fn the_built_in_programs_are_the_tables() {
         let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// Most reports of what is left that wait for the supervisor to hear them.
 const UNTOLD_MAX: usize = 100;
 
-/// What a caller of [`start`] gets.
+/// Launcher that a caller of [`start`] gets.
 #[derive(Debug)]
 pub struct Launcher {
     /// Where sessions are asked for. The launcher ends when it is closed.
@@ -122,7 +122,7 @@ impl Ahead {
         }
     }
 
-    /// Whether they are for this user, as whom the session is to run.
+    /// True if they are for this user, as whom the session is to run.
     #[doc(hidden)]
     #[must_use]
     pub fn is_for(&self, identity: Identity) -> bool {
@@ -240,12 +240,12 @@ struct Serving {
     cleaners: HashMap<Pid, Left>,
     /// Processes that were killed and do not end.
     given_up: HashSet<Pid>,
-    /// What stays on the host, and the supervisor has not heard of.
+    /// Leftovers that stay on the host, and that the supervisor has not heard of.
     untold: Vec<Leftover>,
 }
 
-/// What a session has on the host, to be removed when all of its processes have ended: its private directory, and where the
-/// supervisor puts what results have no room for.
+/// Things of a session on the host, to be removed when all of its processes have ended: its private directory, and
+/// where the supervisor puts what results have no room for.
 struct Left {
     directories: Vec<Directory>,
     owner: Identity,
@@ -494,7 +494,7 @@ impl Serving {
         self.tell_untold();
     }
 
-    /// What was a broker's is to be removed; what was a cleaner's has been, or stays.
+    /// Takes what an ended process had. What was a broker's is to be removed; what was a cleaner's has been, or stays.
     fn take(&mut self, ended: &Ended, over: &mut Vec<Left>) {
         self.given_up.remove(&ended.pid);
         over.extend(self.brokers.remove(&ended.pid));

@@ -41,14 +41,15 @@ const SHARE: u32 = 50;
 const USER_HZ: u64 = 100;
 /// But no look is put off for longer.
 const LONGEST: Duration = Duration::from_secs(1);
-/// What a look may take until it is content with what is never too small.
+/// Time that a look may take until it is content with what is never too small.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often memory is looked at again that is too much and not sure.
 const LOOKS: usize = 3;
-/// What a minor fault adds at least, and a mapping has, bytes.
+/// Bytes that a minor fault adds at least, and a mapping has.
 const PAGE: u64 = 4096;
-/// What the kernel keeps for a mapping, bytes: `vm_area_struct` (192), its place in a tree (up to 64), and, once it was written to,
-/// `anon_vma` (104) with two links (64 each). For each process that it was inherited from there is one link more.
+/// Bytes that the kernel keeps for a mapping: `vm_area_struct` (192), its place in a tree (up to 64), and, once it was
+/// written to, `anon_vma` (104) with two links (64 each). For each process that it was inherited from there is one link
+/// more.
 const MAPPING: u64 = 448;
 const LINK: u64 = 64;
 /// linux/magic.h.
@@ -85,7 +86,7 @@ impl Counters {
     }
 }
 
-/// What such a file says now: its first page, which is all of it.
+/// Text of such a file now: its first page, which is all of it.
 fn said(counter: Option<&File>) -> Option<String> {
     let mut text = vec![0; 4096];
     let read = counter?.read_at(&mut text, 0).ok()?;
@@ -122,13 +123,13 @@ impl Base {
         }
     }
 
-    /// Whether it is so old that others have changed what it says of the host.
+    /// True if it is so old that others have changed what it says of the host.
     pub(crate) fn is_stale(&self) -> bool {
         self.taken.elapsed() > Duration::from_secs(1)
     }
 }
 
-/// What processes have used up, over all their life.
+/// Resources that processes have used up, over all their life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Account {
     /// Clock ticks.
@@ -142,7 +143,7 @@ struct Account {
 }
 
 impl Account {
-    /// What this process has reaped. The kernel adds what those wrote to its own, which writes nothing.
+    /// Account of what this process has reaped. The kernel adds what those wrote to its own, which writes nothing.
     fn of_reaped(counters: &Counters) -> Self {
         let stat = said(counters.stat.as_ref()).and_then(|text| Stat::of(&text));
         let Some(stat) = stat else { return Self::default() };
@@ -187,7 +188,7 @@ struct Entry {
     parent: Pid,
     /// With what it has reaped.
     all: Account,
-    /// What it has reaped. Of bytes the kernel does not tell that apart: here they are all of them.
+    /// Account of what it has reaped. Of bytes the kernel does not tell that apart: here they are all of them.
     reaped: Account,
 }
 
@@ -221,7 +222,8 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// What was used up since `before`, and whether the account of some process that has ended was not found with another.
+    /// Account of what was used up since `before`, and whether the account of some process that has ended was not found
+    /// with another.
     ///
     /// Who is reaped has its account added to that of its reaper, where it has been counted before. One that nobody waits for
     /// (SIGCHLD is ignored) takes its own with it. So what has ended is taken off what one that can have reaped it has gained
@@ -276,13 +278,13 @@ impl Stat {
         Some(Self(rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect()))
     }
 
-    /// Of the process itself.
+    /// Account of the process itself.
     fn own(&self) -> Account {
         let (cpu, faults) = (self.field(14) + self.field(15), self.field(10) + self.field(12));
         Account { cpu, faults, ..Account::default() }
     }
 
-    /// Of those that it has reaped.
+    /// Account of those that it has reaped.
     fn reaped(&self) -> Account {
         let (cpu, faults) = (self.field(16) + self.field(17), self.field(11) + self.field(13));
         Account { cpu, faults, ..Account::default() }
@@ -307,12 +309,12 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The same in files that count in kB.
+/// Bytes after a key in files that count in kB.
 fn kib_after(text: &str, key: &str) -> u64 {
     number_after(text, key).unwrap_or(0) * 1024
 }
 
-/// What the kernel counts of processes and threads anyway (proc_loadavg(5)).
+/// Counts of processes and threads that the kernel keeps anyway (proc_loadavg(5)).
 #[derive(Debug, Clone, Copy)]
 struct Forks {
     /// The last number given to one of this PID namespace.
@@ -388,20 +390,20 @@ fn has_memory(status: &str) -> bool {
     number_after(status, "VmRSS:").is_some()
 }
 
-/// What a walk through the family found.
+/// Result of a walk through the family.
 #[derive(Default)]
 struct Family {
     members: Vec<Member>,
     tasks: u64,
     accounts: Accounts,
-    /// What all of them have used up so far.
+    /// Account of all of them so far.
     account: Account,
     /// A process is there and cannot be looked into: it runs a program that its user may not read.
     hidden: bool,
 }
 
 impl Family {
-    /// What the kernel keeps for each mapping of each member, by how many stand above it: parents come first.
+    /// Bytes that the kernel keeps for each mapping of each member, by how many stand above it: parents come first.
     fn each_mapping(&self) -> impl Iterator<Item = u64> {
         let mut depths: HashMap<Pid, u64> = HashMap::new();
         self.members.iter().map(move |member| {
@@ -426,7 +428,7 @@ pub(crate) struct Meter<'a> {
     forks: Option<Forks>,
     scope: Option<SignalsStayBelow>,
     tasks: u64,
-    /// Of the last look.
+    /// Accounts of the last look.
     accounts: Accounts,
     /// By all of them.
     spent: Account,
@@ -486,7 +488,7 @@ impl<'a> Meter<'a> {
         hit
     }
 
-    /// Whether there can be more than the limit: every process and thread that was made since the last count may be one
+    /// True if there can be more than the limit: every process and thread that was made since the last count may be one
     /// of ours, and may be there still. The numbers begin anew at some point; then nothing is known.
     fn could_be_too_many(&self, forks: Option<Forks>) -> bool {
         match (forks, self.forks) {
@@ -679,15 +681,15 @@ impl<'a> Meter<'a> {
         (own.saturating_add(mappings).saturating_add(suspected), sure && suspected == shared)
     }
 
-    /// What the kernel can keep at most for the mappings of all of them.
+    /// Most bytes that the kernel can keep for the mappings of all of them.
     fn mappings_at_most(&self, family: &Family) -> u64 {
         let each =
             |(member, each): (&Member, u64)| member.memory.mappings.min(self.counters.mappings).saturating_mul(each);
         family.members.iter().zip(family.each_mapping()).map(each).fold(0, u64::saturating_add)
     }
 
-    /// What it keeps, counted until that alone is too much. So the work is bounded, as is the time: a list of 60,000 mappings takes
-    /// 40 ms.
+    /// Bytes that it keeps, counted until that alone is too much. So the work is bounded, as is the time: a list of
+    /// 60,000 mappings takes 40 ms.
     fn mappings(&self, family: &Family) -> u64 {
         let mut sum = 0_u64;
         for (member, each) in family.members.iter().zip(family.each_mapping()) {
@@ -750,7 +752,7 @@ fn held_by_descriptors(procfs: &Procfs, pid: Pid, seen: &mut HashSet<u64>, hidde
     held
 }
 
-/// Whether a process maps shared memory of which pages may be that are in nobody's count, because nobody maps and has
+/// True if a process maps shared memory of which pages may be that are in nobody's count, because nobody maps and has
 /// touched them any more: a memfd that no descriptor holds, a System V segment, an anonymous mapping that is shared.
 fn maps_what_may_be_hidden(procfs: &Procfs, pid: Pid, seen: &HashSet<u64>) -> bool {
     let Ok(maps) = fs::read(procfs.path(pid, "maps")) else { return false };
@@ -775,7 +777,7 @@ const HOLDING: &[libc::c_long] = &[
     libc::SYS_sendmmsg,
 ];
 
-/// Whether a thread is in such a call (`/proc/PID/syscall`), or does not tell.
+/// True if a thread is in such a call (`/proc/PID/syscall`), or does not tell.
 fn is_in_what_may_hold(procfs: &Procfs, thread: Pid) -> bool {
     match procfs.text(thread, "syscall") {
         Ok(text) => {
@@ -795,7 +797,7 @@ fn count(procfs: &Procfs, limit: u64) -> u64 {
     tasks
 }
 
-/// Whether there is such a process, and it has memory still: it is ending from when it gives that back.
+/// True if there is such a process, and it has memory still: it is ending from when it gives that back.
 fn is_alive(procfs: &Procfs, pid: Pid) -> bool {
     let ends = || living_thread(procfs, pid, u64::MAX).is_ok_and(|(_, status)| !has_memory(&status));
     process::kill(pid, 0).is_ok() && !ends()
@@ -828,7 +830,7 @@ mod tests {
         Account { cpu, stored: cpu, ..Account::default() }
     }
 
-    /// Of each: its number, its parent's, and what it has used and reaped.
+    /// Accounts from each process: its number, its parent's, and what it has used and reaped.
     fn accounts(own: u64, of: &[(Pid, Pid, u64, u64)]) -> Accounts {
         let entry = |parent, own, reaped| {
             let all = account(own + reaped);

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel reports it (proc_pid_mountinfo(5)).
+//! Mounts, as the kernel reports it (proc_pid_mountinfo(5)).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +27,7 @@ pub fn read() -> io::Result<Vec<Mount>> {
     parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/mountinfo is in no known form"))
 }
 
-/// What else the place at a path is called: by other mounts that show it (bind mounts). The path has no links in it.
+/// Other names of the place at a path: by other mounts that show it (bind mounts). The path has no links in it.
 #[must_use]
 pub fn other_names(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
     let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));

@@ -1,4 +1,4 @@
-//! What procfs tells of processes (proc(5)).
+//! Facts that procfs tells of processes (proc(5)).
 #![expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 
 use std::borrow::Cow;
@@ -16,7 +16,8 @@ const fn file(path: &'static CStr) -> OwnFile {
     OwnFile { path, rights: READ_FILE }
 }
 
-/// What a program may read of its own directory in a procfs that shows the host's processes: what tells of the process itself.
+/// Files that a program may read of its own directory in a procfs that shows the host's processes: what tells of the
+/// process itself.
 ///
 /// A list, for the directory as a whole tells of the host: `net` of its sockets and addresses, `mountinfo` and `cgroup` of its
 /// mounts and its containers, and so do the same names below `task`. To its memory (`mem`) there are other ways; nothing is
@@ -42,9 +43,9 @@ pub(crate) const OWN: &[OwnFile] = &[
     OwnFile { path: c"/proc/self/fdinfo", rights: READ_DIR | READ_FILE },
 ];
 
-/// What the broker opens of a process for the others of its call, where they may trace one another: what debuggers, `ps` and
-/// `top` read. Not its memory and its environment: a program may have confined its own child further, which the kernel knows
-/// and the broker does not.
+/// Files that the broker opens of a process for the others of its call, where they may trace one another: what
+/// debuggers, `ps` and `top` read. Not its memory and its environment: a program may have confined its own child
+/// further, which the kernel knows and the broker does not.
 pub(crate) const TOLD_OF_SIBLINGS: &[&str] = &[
     "auxv",
     "children",
@@ -92,7 +93,7 @@ impl Procfs {
         format!("{}/{pid}/{file}", self.0)
     }
 
-    /// What a file says of a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
+    /// Text of a file about a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
     pub(crate) fn text(&self, pid: Pid, file: &str) -> io::Result<String> {
         let text = fs::read(self.path(pid, file))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -121,7 +122,7 @@ impl Procfs {
         found
     }
 
-    /// The same of a process with one thread: a third of the calls.
+    /// Children of a process with one thread: a third of the calls.
     pub(crate) fn children_of_one_thread(&self, pid: Pid) -> Vec<Pid> {
         match fs::read_to_string(self.path(pid, &format!("task/{pid}/children"))) {
             Ok(list) => list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect(),
@@ -143,7 +144,7 @@ impl Procfs {
         self.stat_field(pid, 4)
     }
 
-    /// Whether a process or thread has ended and is only waited for.
+    /// True if a process or thread has ended and is only waited for.
     pub(crate) fn is_zombie(&self, pid: Pid) -> bool {
         self.stat_field(pid, 3).is_some_and(|state| matches!(state, 'Z' | 'X'))
     }

@@ -43,7 +43,7 @@ const LOADERS: &[&str] = &[
     "/lib/ld-musl-aarch64.so.1",
 ];
 
-/// What was found.
+/// Programs that were found.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Where the session may read.
@@ -132,12 +132,12 @@ fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {
     })
 }
 
-/// What names a file that is to be opened.
+/// File that a program names, to be opened.
 #[derive(Clone, Copy)]
 enum Named<'a> {
     /// Somebody who grants it.
     Granted,
-    /// The same, if it lies in this tree.
+    /// The file, if it lies in this tree.
     InATree(&'a Tree),
     /// Another program's file. If calls can change that, it may have come from one; if not, nothing that calls can change is
     /// meant by it.
@@ -172,12 +172,12 @@ impl File {
         regular.then(|| Self { fd, id: trees::file_of(&stat) })
     }
 
-    /// Whether this is what its path spells, without links.
+    /// True if this is what its path spells, without links.
     fn is_at(&self, path: &Path) -> bool {
         path_of(self.fd.as_fd()).is_ok_and(|real| real == path)
     }
 
-    /// Whether it lies where the session may read.
+    /// True if it lies where the session may read.
     fn lies_in(&self, readable: &[PathBuf]) -> bool {
         path_of(self.fd.as_fd()).is_ok_and(|real| readable.iter().any(|tree| real.starts_with(tree)))
     }
@@ -191,7 +191,8 @@ impl File {
 }
 
 impl Found {
-    /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
+    /// Programs of a plan. What callgate starts itself is executable, and nothing that is granted; and loaders are not
+    /// started.
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
         // Not what the session has of its own: a private `/tmp` is not where the host's programs are.
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
@@ -233,8 +234,8 @@ impl Found {
         }
     }
 
-    /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way. `None` where the
-    /// mounts are not known by which it may have another name.
+    /// True if calls can have something else be found at a path: by what lies there, or by a link on the way. `None`
+    /// where the mounts are not known by which it may have another name.
     fn changes(&self, path: &Path, who: Who) -> Option<bool> {
         let by_name = |at: &Path| {
             let asked = || who == Who::EarlierToo && self.asked.holds(at);
@@ -247,7 +248,7 @@ impl Found {
         Some(within(path) || way.real_path().is_ok_and(|real| within(&real)) || by_link())
     }
 
-    /// Whether it cannot be told that they do not: a file's other names may be anywhere.
+    /// True unless it is certain that they do not: a file's other names may be anywhere.
     fn may_change(&self, path: &Path) -> bool {
         let Ok(way) = Way::follow(path) else { return self.changes(path, Who::EarlierToo) != Some(false) };
         // A file with a second name may have that where calls write, unless it comes with the system.
@@ -262,12 +263,12 @@ impl Found {
         is_linked || self.changes(path, Who::EarlierToo) != Some(false)
     }
 
-    /// What a program's file names.
+    /// File that a program's file names.
     fn named_by(&self, program: &Path) -> Named<'static> {
         Named::InAFile { changes: self.changes(program, Who::This) == Some(true) }
     }
 
-    /// Whether anything in a tree could be read.
+    /// True if anything in a tree could be read.
     fn may_read_some_of(&self, tree: &Tree) -> bool {
         let overlaps = |real: &Path| self.readable.iter().any(|read| real.starts_with(read) || read.starts_with(real));
         path_of(tree.as_fd()).is_ok_and(|real| overlaps(&real))

@@ -16,7 +16,7 @@ pub use callgate_policy::plan::seccomp::Arch;
 /// One instruction of classic BPF, laid out as the kernel wants it.
 pub use seccompiler::sock_filter as BpfInsn;
 
-/// Why a table could not be turned into a program: a mistake in the table.
+/// Reason why a table could not be turned into a program: a mistake in the table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssembleError {
@@ -39,7 +39,7 @@ pub enum AssembleError {
     Arguments {
         /// The name.
         name: &'static str,
-        /// What the compiler says.
+        /// Error of the compiler.
         source: seccompiler::BackendError,
     },
     /// A conditional jump reaches 255 instructions.
@@ -346,7 +346,7 @@ fn compile_condition(condition: &Condition, arch: Arch) -> Result<SeccompConditi
     SeccompCondition::new(condition.arg, width, comparison, condition.value.value(arch))
 }
 
-/// What the accumulator holds when an instruction is reached.
+/// Content of the accumulator when an instruction is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accumulator {
     /// The word of the call's data at this offset, on every way here.
@@ -355,9 +355,9 @@ enum Accumulator {
     Unknown,
 }
 
-/// The same block, shorter. `seccompiler` compiles each condition by itself: it loads an argument for every value that
-/// it is compared with, returns from every rule apart, and puts two jumps before each rule for a chain of numbers that
-/// does not exist here. `None` if a jump does not fit any more.
+/// Shortens a block. `seccompiler` compiles each condition by itself: it loads an argument for every value that it is
+/// compared with, returns from every rule apart, and puts two jumps before each rule for a chain of numbers that does
+/// not exist here. `None` if a jump does not fit any more.
 fn tidy(block: &[BpfInsn]) -> Option<Vec<BpfInsn>> {
     let arrivals = arrivals(block)?;
     // Where control ends up that comes here: behind jumps and loads of what is loaded, at the last equal return.

@@ -30,12 +30,12 @@ pub struct Link {
     pub path: PathBuf,
     /// The directory that it is in and those above, and the directories that led there: it may be moved meanwhile.
     above: Vec<Id>,
-    /// Whether `above` reaches the root. If not, nothing is known of the rest.
+    /// True if `above` reaches the root. If not, nothing is known of the rest.
     is_complete: bool,
 }
 
 impl Link {
-    /// Whether it lies, or may lie, in one of these directories, at any depth.
+    /// True if it lies, or may lie, in one of these directories, at any depth.
     #[must_use]
     pub fn may_lie_in(&self, directories: &[Id]) -> bool {
         !self.is_complete || self.above.iter().any(|id| directories.contains(id))
@@ -128,7 +128,7 @@ impl Way {
         Ok(Self { stat: rustix::fs::fstat(&fd)?, fd, owners: Vec::new(), links: Vec::new() })
     }
 
-    /// What was reached.
+    /// Status of what was reached.
     #[must_use]
     pub fn stat(&self) -> &Stat {
         &self.stat
@@ -140,7 +140,7 @@ impl Way {
         id(&self.stat)
     }
 
-    /// What it is called now, without links.
+    /// Name of it now, without links.
     ///
     /// # Errors
     /// The kernel's own.
@@ -154,7 +154,7 @@ impl Way {
         self.fd
     }
 
-    /// Whether a link was followed, the last name included.
+    /// True if a link was followed, the last name included.
     #[must_use]
     pub fn has_links(&self) -> bool {
         !self.links.is_empty()
@@ -178,13 +178,13 @@ pub const SYSTEM: &[&str] = &[
     "/gnu/store",
 ];
 
-/// Whether a path lies where a distribution's own files are.
+/// True if a path lies where a distribution's own files are.
 #[must_use]
 pub fn is_the_systems(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-/// Whether nobody can put anything in the place of what has this path: the kernel makes what is there.
+/// True if nobody can put anything in the place of what has this path: the kernel makes what is there.
 #[must_use]
 pub fn is_the_kernels(path: &Path) -> bool {
     let top = path.starts_with("/proc") || (path.starts_with("/dev") && !path.starts_with("/dev/shm"));

@@ -43,7 +43,7 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
 const LINGER: u8 = 50;
 
-/// What the workers of programs, and of tools that change things, have from their zygote: made once, by fork in each.
+/// Possessions of the workers of programs, and of tools that change things, from their zygote: made once, by fork in each.
 pub(crate) struct Programs {
     /// The ruleset of calls that may do all that the session may.
     pub(crate) ruleset: OwnedFd,
@@ -51,29 +51,29 @@ pub(crate) struct Programs {
     pub(crate) grants: OwnedFd,
     /// The ruleset of calls that only read, and what it holds, in a session that has such.
     pub(crate) reading: Option<(OwnedFd, String)>,
-    /// What the first ruleset holds, for reports.
+    /// Description of what the first ruleset holds, for reports.
     pub(crate) call_domain: String,
     pub(crate) landlock_abi: u8,
-    /// Whether the rulesets are for one call, or for all of the session.
+    /// Number of calls that the rulesets are for: one, or all of the session.
     pub(crate) calls: Calls,
     /// The programs' environment, `NAME=value`.
     pub(crate) env: Vec<CString>,
     /// The directories of their `PATH`.
     pub(crate) path: Vec<PathBuf>,
-    /// What they may write.
+    /// Places that they may write.
     pub(crate) writable: Vec<PathBuf>,
     /// A procfs that hides nobody from who watches programs, which theirs does; `None` where theirs is the host's.
     pub(crate) procfs: Option<OwnedFd>,
     /// Keeps a worker's signals to what it started; `None` before Landlock's ABI 6.
     pub(crate) signal_scope: Option<OwnedFd>,
-    /// What runs in their stead, in a session that is for that.
+    /// Attempts that run in their stead, in a session that is for that.
     pub(crate) attempts: Option<Attempts>,
     /// The tools that they carry out.
     pub(crate) tools: Tools,
 }
 
-/// Of a session for attempts to break out, made without some mechanism: neither program nor tool runs in it, only acts of
-/// the probe that is part of this very program.
+/// Attempts to break out in a session for these, made without some mechanism: neither program nor tool runs in it, only
+/// acts of the probe that is part of this very program.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempts {
     landlock: bool,
@@ -86,7 +86,7 @@ impl Attempts {
     }
 }
 
-/// What the workers of tools that only read have from theirs.
+/// Possessions of the workers of tools that only read, from their zygote.
 pub(crate) struct Readers {
     pub(crate) landlock_abi: u8,
     pub(crate) attempts: Option<Attempts>,
@@ -168,7 +168,7 @@ fn get_ready() -> io::Result<()> {
     serde_json::to_vec(&FromWorker::Confined { steps }).map(drop).map_err(io::Error::from)
 }
 
-/// The same for a reader's result.
+/// Rehearses a reader's result.
 fn rehearse_result() -> io::Result<()> {
     let data = Some(serde_json::json!({ "content": "x".repeat(4096), "size": 4096 }));
     let end = FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data });
@@ -293,7 +293,7 @@ impl Programs {
     }
 }
 
-/// Whether the broker was asked since this was last looked at. All who could have asked have ended.
+/// True if the broker was asked since this was last looked at. All who could have asked have ended.
 fn was_asked(asked: &OwnedFd) -> bool {
     rustix::io::read(asked, &mut [0; 8]) != Err(rustix::io::Errno::AGAIN)
 }
@@ -392,7 +392,7 @@ fn send_result(channel: &Channel, output: Output) -> io::Result<()> {
     channel.send(&end(None), &[])
 }
 
-/// What a program reads and writes.
+/// Streams that a program reads and writes.
 struct Streams {
     stdio: [OwnedFd; 3],
     /// To be its controlling terminal.
@@ -407,7 +407,7 @@ struct Start<'a> {
     working_dir: &'a HostPath,
     env: &'a [HostPath],
     group: Option<Group>,
-    /// Whether it may connect to its session's endpoint.
+    /// True if it may connect to its session's endpoint.
     has_endpoint: bool,
 }
 
@@ -428,7 +428,7 @@ impl Group {
         if read.is_ok() { text.lines().find_map(number).unwrap_or(0) } else { 0 }
     }
 
-    /// What the kernel has held.
+    /// Limit that the kernel has held.
     fn hit(&self, bounds: &Bounds) -> Option<LimitHit> {
         if Self::count(&self.memory_events, "oom_kill ") > 0 {
             let used = self.peak().max(bounds.memory);
@@ -484,9 +484,9 @@ fn program(
 /// A program that was started.
 struct Started {
     pid: Pid,
-    /// What its start confirmed.
+    /// Steps that its start confirmed.
     steps: Vec<StepReport>,
-    /// What it may read of itself in procfs.
+    /// Files that it may read of itself in procfs.
     _kept: Vec<OwnedFd>,
 }
 

@@ -14,13 +14,13 @@ use crate::family;
 use crate::protocol::{Channel, FromZygote, Received, Register, Threads, ToZygote};
 use crate::sys::process::{self, Fork, OneThread, Pid};
 
-/// What a zygote's workers do.
+/// Trade of a zygote's workers.
 pub(crate) trait Trade {
     /// Serves calls for the supervisor; the exit code for the worker's process. `asked` counts whether the broker was asked.
     fn work(&self, supervisor: &Channel, broker: &Channel, threads: Threads, asked: Option<OwnedFd>) -> i32;
-    /// Whether the broker serves its workers, and hears of each.
+    /// True if the broker serves its workers, and hears of each.
     const BROKERED: bool;
-    /// Whether a worker may leave processes behind when it ends.
+    /// True if a worker may leave processes behind when it ends.
     const LEAVES: bool;
 }
 

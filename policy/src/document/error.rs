@@ -62,7 +62,7 @@ pub struct ManifestError {
 }
 
 impl ManifestError {
-    /// What is wrong, without the place.
+    /// Message without the place.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -61,13 +61,13 @@ pub(crate) fn parse(text: &str, format: Format) -> Result<Node, Fault> {
     }
 }
 
-/// What is read as a whole.
+/// Limits on a text that is read as a whole.
 pub(crate) struct Whole {
     /// Its name in messages.
     pub(crate) what: &'static str,
     /// The most that is read, bytes.
     pub(crate) most: usize,
-    /// What to do if it is empty.
+    /// Advice if it is empty.
     pub(crate) empty: &'static str,
 }
 

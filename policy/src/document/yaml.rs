@@ -52,7 +52,7 @@ fn fault(text: &str, error: &Error) -> Fault {
     Fault::new(span.start.min(text.len())..span.end.min(text.len()), message(error, &location))
 }
 
-/// What is wrong. The place is shown, so it need not be told; nor do options of ours help whoever wrote the text.
+/// Message of an error. The place is shown, so it need not be told; nor do options of ours help whoever wrote the text.
 fn message(error: &Error, location: &Location) -> String {
     if let Error::DuplicateMappingKey { .. } = error {
         return "duplicate key".to_owned();

@@ -1,4 +1,4 @@
-//! What tools require and nobody else named.
+//! Requirements of tools that nobody else named.
 
 use super::origin::{Kind, Source};
 use super::region::{Region, Scope};
@@ -11,7 +11,7 @@ pub struct Beyond {
     pub kind: Kind,
     /// The tools' names, in order.
     pub tools: Vec<String>,
-    /// What they require, as they publish it.
+    /// Requirements, as the tools publish them.
     pub required: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
+//! Rights that manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
 
 use crate::manifest::Manifest;
 use crate::pattern::{ArgPatterns, PathPattern, PathTemplate, ProgramPattern};
@@ -13,7 +13,7 @@ use super::rights::Rights;
 /// enforces it, so an unknown one would be granted and mean nothing.
 pub const CAPABILITIES: [&str; 3] = [DEBUG, "secrets.has", "stream.send"];
 
-/// Of these, those that a session does not pass on to a session that it starts (X0-27): credentials are their owner's alone.
+/// Those of them that a session does not pass on to a session that it starts (X0-27): credentials are their owner's alone.
 pub const NOT_DELEGATED: [&str; 1] = ["secrets.has"];
 
 /// To trace the call's own processes: ptrace(2) and its kin. The base filter enforces it.
@@ -95,7 +95,7 @@ impl Declared {
         Ok(declared)
     }
 
-    /// What is asked for.
+    /// Rights that are asked for.
     #[must_use]
     pub fn rights(&self) -> &Rights {
         &self.rights

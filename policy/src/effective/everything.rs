@@ -1,4 +1,4 @@
-//! What would be in force if everything were granted.
+//! Rights in force if everything were granted.
 
 use super::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
 use crate::pattern::PathTemplate;

@@ -293,7 +293,7 @@ fn ceiling() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// What a session is opened with: what it asks for, and the most that it may get.
+/// Arguments of an opening: what it asks for, and the most that it may get.
 fn asked_and_most() -> impl Strategy<Value = (RequirementSet, serde_json::Value)> {
     (requirements(), ceiling())
 }
@@ -369,7 +369,7 @@ const NAMING_PATTERNS: [&str; 13] = [
     "/a/.git/hooks/**",
 ];
 
-/// What may be changed when a name that is kept in a tree is released by its name alone.
+/// Places that may be changed when a name that is kept in a tree is released by its name alone.
 fn changeable(rights: &Rights) -> Vec<bool> {
     let is_kept = |top: &HostPath, path: &str| {
         let below = std::path::Path::new(path).strip_prefix(top.as_path()).ok();

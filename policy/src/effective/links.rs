@@ -14,7 +14,7 @@ pub struct LeadsOut {
     pub granted: HostPath,
     /// Where that leads.
     pub to: PathBuf,
-    /// What does not grant that.
+    /// Bound that does not grant that.
     pub bound: Source,
 }
 
@@ -76,8 +76,8 @@ impl EffectiveSet {
         })
     }
 
-    /// The same files by where their paths lead, with all below a pattern's literal directory: to ask what the kernel is told to
-    /// grant, and not to grant anything.
+    /// Regions of these files by where their paths lead, with all below a pattern's literal directory: to ask what the
+    /// kernel is told to grant, and not to grant anything.
     #[doc(hidden)]
     #[must_use]
     pub fn led_to(&self, seen: impl Fn(&Path) -> Option<PathBuf>) -> Self {

@@ -29,13 +29,13 @@ pub(crate) use region::Region;
 pub use region::{PathRegion, Scope, ShellRegion};
 pub use rights::{Bound, Rights};
 
-/// What is in force for a session. Made only by [`narrow`].
+/// Rights in force for a session. Made only by [`narrow`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveSet {
     rights: Rights,
     exact: bool,
     narrowings: Narrowings,
-    /// What it was narrowed from, and by whom: for the reasons of denials.
+    /// Rights that it was narrowed from, and by whom: for the reasons of denials.
     asked: Rights,
     bounds: Arc<[Bound]>,
     session_dir: Option<HostPath>,
@@ -46,15 +46,15 @@ pub struct EffectiveSet {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Narrowing {
-    /// What kind of right.
+    /// Kind of right.
     pub kind: Kind,
-    /// What was asked for, with variables expanded.
+    /// Right that was asked for, with variables expanded.
     pub asked: String,
     /// Who asked.
     pub origins: Vec<Origin>,
     /// Who did not grant it.
     pub bound: Source,
-    /// What that bound leaves of it; empty if nothing.
+    /// Rest that the bound leaves of it; empty if nothing.
     pub left: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Narrowings {
         self.0.iter()
     }
 
-    /// Whether all that was asked for is in force.
+    /// True if all that was asked for is in force.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -153,7 +153,7 @@ impl EffectiveSet {
         &self.rights
     }
 
-    /// What was lost.
+    /// Rights that were lost.
     #[must_use]
     pub fn narrowings(&self) -> &Narrowings {
         &self.narrowings
@@ -167,13 +167,13 @@ impl EffectiveSet {
         self.bounds.iter().find(|bound| !allows(&bound.leaves(&self.asked))).map(Bound::source)
     }
 
-    /// Whether a pattern that the kernel can only be told in a wider form is refused.
+    /// True if a pattern that the kernel can only be told in a wider form is refused.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The same for a call that only reads: what may be written may be read, and nothing be written.
+    /// Rights for a call that only reads: what may be written may be read, and nothing be written.
     #[must_use]
     pub fn for_reading(&self) -> Self {
         let mut reading = self.clone();
@@ -183,7 +183,7 @@ impl EffectiveSet {
         reading
     }
 
-    /// The same for a call that is narrowed to a sub-policy (S0-15).
+    /// Rights for a call that is narrowed to a sub-policy (S0-15).
     #[doc(hidden)]
     #[must_use]
     pub fn narrowed_to(&self, sub_policy: &SubPolicy) -> Self {
@@ -193,8 +193,8 @@ impl EffectiveSet {
         left
     }
 
-    /// What of a part of the requirements is in force here: that of one tool, which runs with it and nothing else. Bounded by
-    /// what bounds this, and by this itself.
+    /// Share of some requirements that is in force here: those of one tool, which runs with it and nothing else.
+    /// Bounded by what bounds this, and by this itself.
     #[must_use]
     pub fn part(&self, declared: &Declared) -> Self {
         let itself = Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, self.rights.clone()) };
@@ -202,14 +202,15 @@ impl EffectiveSet {
         narrow(declared, &bounds)
     }
 
-    /// What a program that a call starts could use: reading always, since the base system is there to read.
+    /// Capabilities that a program started by a call could use: reading always, since the base system is there to read.
     pub fn capabilities_of_programs(&self) -> impl Iterator<Item = Capability> + use<> {
         let writes = (!self.rights.write.is_empty()).then_some(Capability::FsWrite);
         let fetches = (!self.rights.hosts.is_empty()).then_some(Capability::NetFetch);
         [Some(Capability::FsRead), writes, fetches].into_iter().flatten()
     }
 
-    /// The same in words, for a person who is asked about a program: what it may read and change, and whom it may reach.
+    /// Reach of such a program in words, for a person who is asked about a program: what it may read and change, and
+    /// whom it may reach.
     #[must_use]
     pub fn reach(&self) -> Vec<String> {
         let listed = |what: &'static str, regions: Vec<String>| {
@@ -244,22 +245,22 @@ impl EffectiveSet {
         &self.readable
     }
 
-    /// Whether a path may be read, the session's own directory included.
+    /// True if a path may be read, the session's own directory included.
     #[must_use]
     pub fn allows_read(&self, path: &HostPath) -> bool {
         self.rights.allows_read(path) || self.in_session_dir(path)
     }
 
-    /// Whether a path may be changed.
+    /// True if a path may be changed.
     #[must_use]
     pub fn allows_write(&self, path: &HostPath) -> bool {
         self.rights.allows_write(path)
     }
 
-    /// What bounds have left of larger trees to write in, each place with the outermost of these, or with the tree in it that was
-    /// asked for by a protected name. What lies there is protected for what leads to it from anywhere in that tree (a repository's
-    /// `core.hooksPath`, a link with a protected name): who has less than was asked for must not be able to do more. A place that
-    /// was asked for by itself is not one of these.
+    /// Places that bounds have left of larger trees to write in, each with the outermost of these, or with the tree in
+    /// it that was asked for by a protected name. What lies there is protected for what leads to it from anywhere in
+    /// that tree (a repository's `core.hooksPath`, a link with a protected name): who has less than was asked for must
+    /// not be able to do more. A place that was asked for by itself is not one of these.
     #[must_use]
     pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
         let wider = self.wider();
@@ -317,7 +318,7 @@ impl EffectiveSet {
         places.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.
+    /// Rights that it was made from by taking away: what was asked for, and what its parents have and were asked for.
     fn wider(&self) -> Vec<Scope<PathRegion>> {
         let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
         let of_parent = of_parent.flat_map(|bound| bound.write.iter().chain([&bound.asked])).cloned();
@@ -325,7 +326,7 @@ impl EffectiveSet {
         std::iter::once(self.asked.write.reduced()).chain(of_parent).collect()
     }
 
-    /// What it was asked for to write in, and its parents.
+    /// Regions that it and its parents were asked for to write in.
     fn asked_in_all(&self) -> Scope<PathRegion> {
         let mut asked = self.asked.write.reduced();
         for bound in self.bounds.iter().filter(|bound| bound.source == Source::Parent) {

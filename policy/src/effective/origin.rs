@@ -18,7 +18,7 @@ pub enum Source {
     CommandLine,
     /// callgate's default, for want of a manifest.
     Default,
-    /// What the operator or the person granted at most (X0-1).
+    /// Ceiling that the operator or the person set (X0-1).
     Ceiling,
     /// A manifest's own ceiling.
     ManifestCeiling {

@@ -20,11 +20,11 @@ use crate::plan::protect::{Found, names};
 pub(crate) trait Region: Clone + Ord + fmt::Display {
     fn within(&self, other: &Self) -> bool;
     fn meet(&self, other: &Self) -> Option<Self>;
-    /// Whether it says more than what it lies within.
+    /// True if it says more than what it lies within.
     fn adds_to(&self, _wider: &Self) -> bool {
         false
     }
-    /// Whether another says all that it does.
+    /// True if another says all that it does.
     fn is_spared_by(&self, other: &Self) -> bool {
         other != self && self.within(other) && !self.adds_to(other)
     }
@@ -52,7 +52,7 @@ impl From<PathRegion> for Vec<PathPattern> {
 }
 
 impl PathRegion {
-    /// Whether a path is in it.
+    /// True if a path is in it.
     #[must_use]
     pub fn matches(&self, path: &HostPath) -> bool {
         self.0.iter().all(|pattern| pattern.matches(path))
@@ -65,7 +65,7 @@ impl PathRegion {
         deepest.unwrap_or_else(|| "/".into())
     }
 
-    /// Whether the kernel can be told it as it is.
+    /// Exactness with which the kernel can be told it.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         match self.single() {
@@ -74,7 +74,7 @@ impl PathRegion {
         }
     }
 
-    /// Whether it is one path.
+    /// True if it is one path.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.single().is_some_and(PathPattern::is_literal)
@@ -153,7 +153,7 @@ impl ShellRegion {
         &self.args
     }
 
-    /// Whether starting this argv is meant.
+    /// True if starting this argv is meant.
     #[must_use]
     pub fn matches(&self, argv: &[HostPath]) -> bool {
         let Some((program, args)) = argv.split_first() else { return false };
@@ -207,7 +207,7 @@ impl<T> Scope<T> {
         self.0.iter()
     }
 
-    /// Whether it holds nothing.
+    /// True if it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -236,19 +236,19 @@ impl<T: Region> Scope<T> {
         Self(Arc::new(needed.collect()))
     }
 
-    /// What both hold, reduced, without what only `most` says by being narrower. A name that is kept in a tree is released by
-    /// whoever asks for it; a bound that names it releases nothing.
+    /// Intersection, reduced, without what only `most` says by being narrower. A name that is kept in a tree is
+    /// released by whoever asks for it; a bound that names it releases nothing.
     pub(crate) fn meet_without_naming(&self, most: &Self) -> Self {
         self.met(most, |region, mine, _| region.adds_to(mine))
     }
 
-    /// The same within what a parent has: a name that is kept in its trees is released for the child only if the parent has it by
-    /// its name too (X0-25).
+    /// Intersection with what a parent has: a name that is kept in its trees is released for the child only if the
+    /// parent has it by its name too (X0-25).
     pub(crate) fn meet_without_further_naming(&self, parents: &Self) -> Self {
         self.met(parents, |region, mine, theirs| region.adds_to(mine) || region.adds_to(theirs))
     }
 
-    /// What both hold, reduced.
+    /// Intersection, reduced.
     pub(crate) fn meet(&self, other: &Self) -> Self {
         self.met(other, |_, _, _| false)
     }

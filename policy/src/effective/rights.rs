@@ -52,31 +52,31 @@ impl Rights {
         &self.capabilities
     }
 
-    /// Whether a path may be read.
+    /// True if a path may be read.
     #[must_use]
     pub fn allows_read(&self, path: &HostPath) -> bool {
         self.read.iter().any(|(region, _)| region.matches(path))
     }
 
-    /// Whether a path may be changed.
+    /// True if a path may be changed.
     #[must_use]
     pub fn allows_write(&self, path: &HostPath) -> bool {
         self.write.iter().any(|(region, _)| region.matches(path))
     }
 
-    /// Whether a host may be connected to.
+    /// True if a host may be connected to.
     #[must_use]
     pub fn allows_host(&self, host: &Host, port: u16) -> bool {
         self.hosts.iter().any(|(pattern, _)| pattern.covers(host, port))
     }
 
-    /// Whether a program may be started with these arguments.
+    /// True if a program may be started with these arguments.
     #[must_use]
     pub fn allows_argv(&self, argv: &[HostPath]) -> bool {
         self.shell.iter().any(|(region, _)| region.matches(argv))
     }
 
-    /// Whether a named capability is granted.
+    /// True if a named capability is granted.
     #[must_use]
     pub fn allows_capability(&self, name: &str) -> bool {
         self.capabilities.iter().any(|(capability, _)| capability == name)
@@ -103,7 +103,7 @@ pub struct Bound {
     pub(super) hosts: Option<Scope<HostPattern>>,
     pub(super) shell: Option<Scope<ShellRegion>>,
     pub(super) capabilities: Option<Scope<String>>,
-    /// What a parent was asked for to write in, before its own bounds took from that. It bounds nothing.
+    /// Regions that a parent was asked for to write in, before its own bounds took from that. It bounds nothing.
     pub(super) asked: Scope<PathRegion>,
 }
 
@@ -137,7 +137,7 @@ impl Bound {
         Self { write: Some(Scope::default()), ..Self::unlimited(source) }
     }
 
-    /// What a ceiling says, with its variables expanded: a bound for each of its tables, whose source `source` names.
+    /// Bounds of a ceiling, with its variables expanded: a bound for each of its tables, whose source `source` names.
     ///
     /// # Errors
     ///
@@ -177,12 +177,12 @@ impl Bound {
         &self.source
     }
 
-    /// What is left of what may be written, as to names that are kept in a tree.
+    /// Function that meets what may be written, as to names that are kept in a tree.
     pub(crate) fn meets_writing(&self) -> fn(&Scope<PathRegion>, &Scope<PathRegion>) -> Scope<PathRegion> {
         if self.source == Source::Parent { Scope::meet_without_further_naming } else { Scope::meet_without_naming }
     }
 
-    /// What it leaves of these rights.
+    /// Rest that it leaves of these rights.
     pub(crate) fn leaves(&self, rights: &Rights) -> Rights {
         Rights {
             read: met(&rights.read, self.read.as_ref(), Scope::meet),

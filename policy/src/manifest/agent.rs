@@ -13,13 +13,13 @@ use crate::rules::Rule;
 /// An agent that a manifest declares. What it asks for is bounded by its parent (X0-24).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// What it is for, in words for the model that chooses among agents.
+    /// Purpose, in words for the model that chooses among agents.
     pub description: String,
     /// Who may start it.
     pub mode: AgentMode,
     /// The tools that it is offered, of those that its parent has; without it, all of them.
     pub tools: Option<Vec<String>>,
-    /// What it asks for.
+    /// Rights that it asks for.
     pub requires: RequirementSet,
     /// The most that it and its tools may be granted.
     pub ceiling: Ceiling,
@@ -32,9 +32,9 @@ pub struct Agent {
     pub env: Vec<String>,
     /// For which hosts it gets its parent's credentials; the others stay behind (X0-27).
     pub credentials: Vec<HostPattern>,
-    /// Whether its session is listed, and its id is a part of the result (X0-29).
+    /// True if its session is listed, and its id is a part of the result (X0-29).
     pub inspectable: bool,
-    /// Whether it is told that an agent has started it (X0-30).
+    /// True if it is told that an agent has started it (X0-30).
     pub knows_caller: bool,
     pub(super) lines: BTreeMap<Kind, Vec<usize>>,
     pub(super) rule_lines: Vec<usize>,
@@ -55,7 +55,7 @@ pub enum AgentMode {
 }
 
 impl AgentMode {
-    /// What a manifest calls them.
+    /// Names in a manifest.
     pub const NAMES: [&str; 3] = ["primary", "subagent", "all"];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
@@ -77,7 +77,7 @@ impl AgentMode {
         }
     }
 
-    /// Whether `task` may start it.
+    /// True if `task` may start it.
     #[must_use]
     pub fn is_subagent(self) -> bool {
         matches!(self, Self::Subagent | Self::All)
@@ -85,7 +85,7 @@ impl AgentMode {
 }
 
 impl Agent {
-    /// What it asks for: the program that runs it is asked for by that.
+    /// Requirements of its own and of the program that runs it.
     fn asks_for(&self) -> RequirementSet {
         let mut requires = self.requires.clone();
         // The manifest was refused if this is no program.
@@ -96,9 +96,9 @@ impl Agent {
 }
 
 impl Manifest {
-    /// What is in force for a session of one of its agents, within its parent: the agent's own requirements, ceiling, tools and
-    /// rules, with the limits, environment and modes of this manifest, and of its credentials those that the agent names. Its rules
-    /// come to those that the session inherits.
+    /// Manifest in force for a session of one of its agents, within its parent: the agent's own requirements, ceiling,
+    /// tools and rules, with the limits, environment and modes of this manifest, and of its credentials those that the
+    /// agent names. Its rules come to those that the session inherits.
     #[must_use]
     pub fn of_agent(&self, name: &str) -> Option<Self> {
         let agent = self.agents.get(name)?;

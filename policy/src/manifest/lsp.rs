@@ -11,12 +11,12 @@ pub struct LanguageServer {
     pub command: Vec<String>,
     /// The files that it is asked about, as patterns of their names.
     pub files: Vec<String>,
-    /// What the protocol calls their language; without it, the server's name here.
+    /// Name of their language in the protocol; without it, the server's name here.
     pub language: Option<String>,
 }
 
 impl LanguageServer {
-    /// Whether it is asked about a file.
+    /// True if it is asked about a file.
     #[must_use]
     pub fn serves(&self, file: &Path) -> bool {
         let Some(name) = file.file_name() else { return false };
@@ -26,7 +26,7 @@ impl LanguageServer {
         })
     }
 
-    /// What is wrong with a pattern of names.
+    /// Check of a pattern of names; an error says what is wrong.
     pub(super) fn check(pattern: &str) -> Result<(), String> {
         if pattern.is_empty() || pattern.contains('/') {
             return Err("a pattern of file names is neither empty nor has a `/`".to_owned());

@@ -19,17 +19,17 @@ pub const MCP_DESCRIPTION: u64 = 200;
 pub struct McpServer {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Of its arguments, places on which it works and from which it loads nothing.
+    /// Those of its arguments that are places on which it works and from which it loads nothing.
     pub data: Vec<String>,
-    /// Whether it is started.
+    /// True if it is started.
     pub enabled: bool,
-    /// Whether its calls are made without asking, unless a rule says otherwise (X0-46, X1-39).
+    /// True if its calls are made without asking, unless a rule says otherwise (X0-46, X1-39).
     pub trusted: bool,
     /// Which of its tools are offered; without it, all.
     pub tools: Option<Vec<String>>,
-    /// What it asks for. Nothing comes of itself; without programs, it may start any that it can read.
+    /// Rights that it asks for. Nothing comes of itself; without programs, it may start any that it can read.
     pub requires: RequirementSet,
-    /// What it finds in its environment, besides what every program does.
+    /// Variables of its environment, besides what every program does.
     pub env: Env,
     /// For which hosts it gets the manifest's credentials.
     pub credentials: Vec<HostPattern>,
@@ -53,8 +53,8 @@ impl McpServer {
 }
 
 impl Manifest {
-    /// What is in force for the session in which one of its servers runs: the server's own requirements, environment and
-    /// credentials, with the ceiling, limits and rules of this manifest. It has no tools.
+    /// Manifest in force for the session in which one of its servers runs: the server's own requirements, environment
+    /// and credentials, with the ceiling, limits and rules of this manifest. It has no tools.
     #[must_use]
     pub fn of_server(&self, name: &str) -> Option<Self> {
         let server = self.mcp.get(name)?;

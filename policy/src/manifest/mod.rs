@@ -42,11 +42,11 @@ pub struct Manifest {
     pub file: String,
     /// Its name for rules, watchdog and audit.
     pub id: Option<String>,
-    /// What happens to a call that no rule decides; without it, what the profile says.
+    /// Treatment of a call that no rule decides; without it, what the profile says.
     pub mode: Option<Mode>,
-    /// What the mode `allowlist` allows (C-4).
+    /// Calls that the mode `allowlist` allows (C-4).
     pub allowlist: Vec<AllowEntry>,
-    /// What happens to a call that nobody is there to be asked about (C-6).
+    /// Treatment of a call that nobody is there to be asked about (C-6).
     pub headless: Headless,
     /// For how long a person's "always" is kept (S1-18).
     pub approvals: ApprovalScope,
@@ -60,17 +60,17 @@ pub struct Manifest {
     pub extra: Vec<String>,
     /// Further roots of the workspace (S0-39): absolute, or relative to the first.
     pub roots: Vec<HostPath>,
-    /// What it asks for (S0-36).
+    /// Rights that it asks for (S0-36).
     pub requires: RequirementSet,
     /// The most that it, its tools and whoever else asks may be granted (C-1).
     pub ceiling: Ceiling,
-    /// Whether the watchdog sees every program that is about to run.
+    /// True if the watchdog sees every program that is about to run.
     pub watch_execs: bool,
     /// Its rules, in order (S0-49).
     pub rules: Vec<Rule>,
     /// Bounds for each call.
     pub limits: Limits,
-    /// What programs find in their environment.
+    /// Environment of programs.
     pub env: Env,
     /// Whom `web_search` asks, and what requests get that no call sees.
     pub net: Net,
@@ -122,7 +122,7 @@ impl Manifest {
         self.ceiling_lines.get(kind.ceiling_table()).copied().unwrap_or(1)
     }
 
-    /// What its ceiling bounds, with the variables expanded.
+    /// Bounds of its ceiling, with the variables expanded.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub struct Net {
     pub search: Option<Search>,
     /// Whose models `rlm_query` asks; without it there is no such tool.
     pub rlm: Option<Rlm>,
-    /// What requests to some hosts get.
+    /// Credentials that requests to some hosts get.
     pub credentials: Vec<Credential>,
 }
 
@@ -68,13 +68,13 @@ impl Search {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
-    /// What it speaks.
+    /// Protocol that it speaks.
     pub kind: ProviderKind,
     /// Where it is.
     pub url: String,
 }
 
-/// What a provider speaks.
+/// Protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProviderKind {
     /// A `SearXNG` instance, with the format `json` switched on.
@@ -88,7 +88,7 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
-    /// What a manifest calls them.
+    /// Names in a manifest.
     pub const NAMES: [&str; 4] = ["searxng", "brave", "tavily", "duckduckgo"];
 
     /// By its name in a manifest.
@@ -132,7 +132,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// Why a text is not where a provider can be.
+/// Check of a provider's URL; an error says why the text is none.
 pub(super) fn check_provider_url(url: &str) -> Result<(), String> {
     let wanted = || format!("{url:?} is not where a provider can be; write https://HOST, and a path if it has one");
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or_else(wanted)?;
@@ -163,7 +163,7 @@ pub struct Credential {
     pub over: Over,
     /// Its name, in small letters.
     pub header: String,
-    /// What stands before the value in it.
+    /// Text before the value in it.
     pub prefix: String,
     /// Where the value comes from.
     pub from: CredentialSource,
@@ -204,7 +204,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// What a manifest calls them.
+    /// Names in a manifest.
     pub const NAMES: [&str; 2] = ["https", "http"];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
@@ -275,13 +275,13 @@ impl Credential {
         }
     }
 
-    /// Whether it goes with the requests of a tool.
+    /// True if it goes with the requests of a tool.
     #[must_use]
     pub fn is_for(&self, tool: &str) -> bool {
         self.only_for.as_deref().is_none_or(|its| its == tool)
     }
 
-    /// Whether it goes with requests to a host at a port, over what it is for.
+    /// True if it goes with requests to a host at a port, over what it is for.
     #[must_use]
     pub fn covers(&self, host: &Host, port: u16) -> bool {
         self.host.covers(host, port) && self.is_at(port)
@@ -291,7 +291,7 @@ impl Credential {
         !self.host.ports().is_web() || port == self.over.port()
     }
 
-    /// Whether a request could go with it that one of these patterns grants.
+    /// True if a request could go with it that one of these patterns grants.
     #[must_use]
     pub fn has_use<'a>(&self, granted: impl IntoIterator<Item = &'a HostPattern>) -> bool {
         let meets = |pattern: &HostPattern| {
@@ -301,7 +301,7 @@ impl Credential {
         granted.into_iter().any(meets)
     }
 
-    /// Whether a request could go with this and with another of the same name, so that one would take the other's place.
+    /// True if a request could go with this and with another of the same name, so that one would take the other's place.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         self.header == other.header
             && self.over == other.over

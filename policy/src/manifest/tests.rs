@@ -93,7 +93,7 @@ fn odd_texts_are_refused_with_a_message() {
     }
 }
 
-/// What the reference shows is a manifest, with every key there is.
+/// The reference shows a manifest with every key there is.
 #[test]
 fn the_reference_s_example_is_accepted_and_has_every_key() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md");

@@ -71,7 +71,7 @@ impl ArgPatterns {
         Self(vec![ArgPattern::Rest])
     }
 
-    /// Whether these arguments (without the program's name) are meant.
+    /// True if these arguments (without the program's name) are meant.
     #[must_use]
     pub fn matches<A: AsRef<[u8]>>(&self, args: &[A]) -> bool {
         let (fixed, rest) = self.split();
@@ -79,7 +79,7 @@ impl ArgPatterns {
         enough && fixed.iter().zip(args).all(|(pattern, arg)| pattern.matches(arg.as_ref()))
     }
 
-    /// Whether it says nothing about the arguments.
+    /// True if it says nothing about the arguments.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.0 == [ArgPattern::Rest]
@@ -99,14 +99,14 @@ impl ArgPatterns {
         }
     }
 
-    /// Whether every argument list that this matches is matched by `other`.
+    /// True if every argument list that this matches is matched by `other`.
     pub(crate) fn within(&self, other: &Self) -> bool {
         let ((mine, open), (theirs, their_open)) = (self.split(), other.split());
         let lengths = if their_open { mine.len() >= theirs.len() } else { !open && mine.len() == theirs.len() };
         lengths && mine.iter().zip(theirs).all(|(mine, theirs)| mine.within(theirs))
     }
 
-    /// What both match: one list of patterns or none.
+    /// Intersection: one list of patterns or none.
     pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
         let ((mine, open), (theirs, their_open)) = (self.split(), other.split());
         if (!open && mine.len() < theirs.len()) || (!their_open && theirs.len() < mine.len()) {

@@ -39,7 +39,7 @@ pub enum Host {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Exact(String),
-    /// What follows `*.`.
+    /// Name that follows `*.`.
     Subdomains(String),
     Network {
         address: IpAddr,
@@ -76,13 +76,13 @@ impl HostPattern {
         Ok(Self { name, ports })
     }
 
-    /// Whether a connection to `host` at `port` is meant. A host that is not in a clean form never is.
+    /// True if a connection to `host` at `port` is meant. A host that is not in a clean form never is.
     #[must_use]
     pub fn matches(&self, host: &str, port: u16) -> bool {
         Host::parse(host).is_ok_and(|host| self.covers(&host, port))
     }
 
-    /// The same, for a host that was parsed.
+    /// True if a connection to a host that was parsed is meant.
     #[must_use]
     pub fn covers(&self, host: &Host, port: u16) -> bool {
         self.ports.holds(port)
@@ -96,7 +96,7 @@ impl HostPattern {
             }
     }
 
-    /// Whether it is for this host by its own name, and for no other.
+    /// True if it is for this host by its own name, and for no other.
     #[must_use]
     pub fn is_exactly(&self, host: &Host) -> bool {
         matches!((&self.name, host), (Name::Exact(mine), Host::Name(name)) if mine == name)
@@ -126,12 +126,12 @@ impl HostPattern {
         }
     }
 
-    /// Whether everything this matches is matched by `other`.
+    /// True if everything this matches is matched by `other`.
     pub(crate) fn within(&self, other: &Self) -> bool {
         self.ports.within(&other.ports) && self.name.within(&other.name)
     }
 
-    /// What both match. Names nest or are apart, and ports are a set, so it is one pattern or none.
+    /// Intersection of both. Names nest or are apart, and ports are a set, so it is one pattern or none.
     pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
         let name = match (self.name.within(&other.name), other.name.within(&self.name)) {
             (true, _) => self.name.clone(),

@@ -1,4 +1,4 @@
-//! What a manifest says, matched against what a call asks: paths, hosts, arguments (S0-36 to S0-39).
+//! Patterns of a manifest, matched against what a call asks for: paths, hosts, arguments (S0-36 to S0-39).
 
 mod arg;
 mod host;
@@ -11,7 +11,7 @@ pub use host::{Host, HostPattern, Ports};
 pub use path::{PathPattern, PathTemplate};
 pub use program::ProgramPattern;
 
-/// Why a pattern is not one. Each is found when the manifest is compiled, never when a call is checked (S0-41).
+/// Mistake in a pattern. Each is found when the manifest is compiled, never when a call is checked (S0-41).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {

@@ -31,7 +31,7 @@ enum Base {
     Variable(Variable),
 }
 
-/// What lies beneath a pattern's literal part.
+/// Part beneath a pattern's literal part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Rest {
@@ -50,7 +50,7 @@ struct Glob {
     matcher: GlobMatcher,
 }
 
-/// What was written. The matcher's own form depends on the features that other crates of a build turn on.
+/// Prints what was written. The matcher's own form depends on the features that other crates of a build turn on.
 impl fmt::Debug for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Glob").field(&self.text).finish()
@@ -125,19 +125,19 @@ impl PathTemplate {
         Self { text: format!("{path}/**"), base: Base::Absolute, root: path.as_path().to_owned(), rest: Rest::Subtree }
     }
 
-    /// What was written.
+    /// Text as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names one path for each directory.
+    /// True if it names one path for each directory.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.rest == Rest::Literal
     }
 
-    /// Whether it is a directory, other than the root, and all beneath it.
+    /// True if it is a directory, other than the root, and all beneath it.
     pub(crate) fn is_subtree(&self) -> bool {
         let is_root = self.base == Base::Absolute && self.root.as_os_str().is_empty();
         self.rest == Rest::Subtree && !is_root
@@ -301,7 +301,7 @@ impl PathPattern {
         path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: Rest::Subtree })
     }
 
-    /// Whether a path is meant. A path that is not absolute and lexically normal never is: `..` would step out of the
+    /// True if a path is meant. A path that is not absolute and lexically normal never is: `..` would step out of the
     /// literal part after it was compared.
     ///
     /// `dir/**` means `dir` too, since that is what Landlock grants and what listing it needs.
@@ -324,19 +324,19 @@ impl PathPattern {
         self.root.clone().into()
     }
 
-    /// Whether it is a directory and all beneath it.
+    /// True if it is a directory and all beneath it.
     #[must_use]
     pub fn is_subtree(&self) -> bool {
         self.rest == Rest::Subtree
     }
 
-    /// Whether it is one path.
+    /// True if it is one path.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.rest == Rest::Literal
     }
 
-    /// Whether the kernel can be told it as it is.
+    /// Exactness with which the kernel can be told it.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         match self.rest {
@@ -345,7 +345,7 @@ impl PathPattern {
         }
     }
 
-    /// Whether everything this matches is matched by `other`, as far as can be said without comparing globs. A partial
+    /// True if everything this matches is matched by `other`, as far as can be said without comparing globs. A partial
     /// order: `a.within(b)` and `b.within(a)` only if they are equal.
     pub(crate) fn within(&self, other: &Self) -> bool {
         match (&self.rest, &other.rest) {
@@ -355,7 +355,7 @@ impl PathPattern {
         }
     }
 
-    /// Whether nothing can match both: surely so if true, unknown if not.
+    /// True if certainly nothing matches both; if false, something may.
     pub(crate) fn disjoint(&self, other: &Self) -> bool {
         if self.is_literal() || other.is_literal() {
             let (one, pattern) = if self.is_literal() { (self, other) } else { (other, self) };

@@ -27,7 +27,7 @@ pub enum ProgramPattern {
 }
 
 impl ProgramPattern {
-    /// Whether starting what is called so is meant, as far as its name tells.
+    /// True if starting what is called so is meant, as far as its name tells.
     #[must_use]
     pub fn matches(&self, program: &HostPath) -> bool {
         match self {
@@ -46,7 +46,7 @@ impl ProgramPattern {
         }
     }
 
-    /// Whether all of it lies in another: never claimed of what only its name tells.
+    /// True if all of it certainly lies in another; a name alone proves nothing.
     pub(crate) fn within(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Any) => true,
@@ -60,8 +60,8 @@ impl ProgramPattern {
         }
     }
 
-    /// What both hold. A name and a tree have nothing in common, nor have a tree and a path that does not lead into it: where a
-    /// link leads is not known here.
+    /// Intersection of both. A name and a tree have nothing in common, nor have a tree and a path that does not lead
+    /// into it: where a link leads is not known here.
     pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Any, one) | (one, Self::Any) => Some(one.clone()),
@@ -92,7 +92,7 @@ impl fmt::Display for ProgramPattern {
     }
 }
 
-/// Whether a path leads to something below a directory, as it is spelt.
+/// True if a path leads to something below a directory, as it is spelt.
 fn is_below(path: &HostPath, directory: &HostPath) -> bool {
     path != directory && holds(directory, path)
 }
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// What a name tells, and how each is shown.
+    /// A program below a directory is known by its name, and shown by it.
     #[test]
     fn s0_39_what_lies_below_a_directory_is_meant() {
         let tree = ProgramPattern::Below("/w/t".into());

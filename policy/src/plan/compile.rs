@@ -77,13 +77,13 @@ pub fn session(
     })
 }
 
-/// Whether no host is granted.
+/// True if no host is granted.
 #[must_use]
 pub fn is_offline(effective: &EffectiveSet) -> bool {
     effective.rights().hosts().is_empty()
 }
 
-/// What may be connected to, if anything.
+/// Network of a plan, if anything may be connected to.
 fn network(effective: &EffectiveSet, bounds: &Bounds) -> Option<Network> {
     let hosts = effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
     (!is_offline(effective)).then_some(Network {
@@ -94,8 +94,8 @@ fn network(effective: &EffectiveSet, bounds: &Bounds) -> Option<Network> {
     })
 }
 
-/// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
-/// case no call that starts a program passes layer 1.
+/// Programs that `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be
+/// asked: in the latter case no call that starts a program passes layer 1.
 #[must_use]
 pub fn exec(effective: &EffectiveSet) -> Exec {
     let shell = effective.rights().shell();
@@ -147,7 +147,7 @@ fn keep_below<'a>(
     }
 }
 
-/// Whether Landlock takes a rule's tree for a part of another's, one of the system or of the session's own.
+/// True if Landlock takes a rule's tree for a part of another's, one of the system or of the session's own.
 fn lies_below(inner: &FsRule, outer: &FsRule, private: &HostPath) -> bool {
     let shared = [("/tmp", "tmp"), ("/dev/shm", "shm")];
     let own = |name: &str| private.as_path().join(name);
@@ -155,14 +155,14 @@ fn lies_below(inner: &FsRule, outer: &FsRule, private: &HostPath) -> bool {
     inner.path.as_path().starts_with(&outer.path) || seen_as.is_some_and(|tree| inner.path.as_path().starts_with(tree))
 }
 
-/// What a call is, besides its grant.
+/// Description of a call, besides its grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSpec {
-    /// What runs.
+    /// Work to run.
     pub work: Work,
-    /// What is in force for each call.
+    /// Bounds in force for each call.
     pub bounds: Bounds,
-    /// What the caller allows; the manifest's `wall` can only shorten it.
+    /// Time that the caller allows; the manifest's `wall` can only shorten it.
     pub timeout: Duration,
 }
 
@@ -251,7 +251,7 @@ pub fn narrowed(
     Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
 }
 
-/// What a program may change that may change nothing which was granted: the base system's devices and the session's `TMPDIR`.
+/// Places for a program that may change nothing which was granted: the base system's devices and the session's `TMPDIR`.
 fn kept(session: &SessionPlan, facts: &HostFacts) -> Vec<FsRule> {
     let changes = |rule: &&FsRule| rule.access.changes() || rule.access == FsAccess::Device;
     let home = facts.private.inside.as_path().join(HOME);
@@ -289,7 +289,7 @@ fn writer_in_session(path: &HostPath, session: &SessionPlan) -> Option<FsAccess>
     writers.map(|rule| rule.access).reduce(|one, other| if other == FsAccess::Kept { other } else { one })
 }
 
-/// What lies at or below these can be changed by the session, as the kernel is told it.
+/// Paths at or below which the session can change files, as the kernel is told it.
 #[must_use]
 pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
     let write = effective.rights().write().iter();
@@ -325,7 +325,7 @@ pub fn with_grant(mut plan: SessionPlan, rule: FsRule) -> SessionPlan {
     plan
 }
 
-/// What was granted, if the rules say more.
+/// Regions that were granted, if the rules say more.
 fn within(read: &Scope<PathRegion>) -> Vec<PathRegion> {
     let widened = read.iter().any(|(region, _)| region.exactness() == Exactness::Widened);
     if widened { read.iter().map(|(region, _)| region.clone()).collect() } else { Vec::new() }
@@ -449,14 +449,14 @@ fn rule(
     Ok(FsRule { path, access, extent, presence, exactness, source })
 }
 
-/// What lies in the workspace is made and removed by the work itself (`target/`), and a single file need not exist yet;
-/// anything else that is missing is a mistake that must not pass (attack A14).
+/// Presence that a rule demands. What lies in the workspace is made and removed by the work itself (`target/`), and a
+/// single file need not exist yet; anything else that is missing is a mistake that must not pass (attack A14).
 fn presence(path: &HostPath, region: &PathRegion, facts: &HostFacts) -> Presence {
     let inside = |root: &HostPath| path != root && path.as_path().starts_with(root);
     if region.is_literal() || facts.workspace.iter().any(inside) { Presence::Optional } else { Presence::Required }
 }
 
-/// What the kernel holds for each process. What it cannot hold for a call as a whole is watched by the call's init.
+/// Limits that the kernel holds for each process. What it cannot hold for a call as a whole is watched by the call's init.
 fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
     // RLIMIT_CPU counts whole seconds, and comes second: the init has told by then what the call did.
     let seconds = bounds.cpu.as_secs() + 2;

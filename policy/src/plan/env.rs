@@ -90,7 +90,7 @@ const SECRETS: &[&str] = &["TOKEN", "SECRET", "KEY", "PASSWORD", "PASSWD", "CRED
 /// Names that callgate decides, since they lead programs to files.
 const FIXED: &[&str] = &["PATH", "HOME", "TMPDIR", "SHELL", "PWD"];
 
-/// What a person should know about a name in `[env]`; `policy check` prints it.
+/// Warning about a name in `[env]`; `policy check` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnvWarning {
@@ -117,14 +117,14 @@ pub fn warnings(env: &Env) -> Vec<EnvWarning> {
     secrets.chain(names().filter(|name| is_loader(name)).map(|name| EnvWarning::Loader(name.clone()))).collect()
 }
 
-/// Whether a variable of this name holds a secret, as far as names tell.
+/// True if a variable of this name holds a secret, as far as names tell.
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     SECRETS.iter().any(|part| upper.contains(part))
 }
 
-/// Whether callgate decides the value of a variable, so that nobody else can name it.
+/// True if callgate decides the value of a variable, so that nobody else can name it.
 #[must_use]
 pub fn is_fixed(name: &str) -> bool {
     FIXED.contains(&name)
@@ -149,7 +149,7 @@ const PROXY_VARIABLE: &str = "CALLGATE_PROXY";
 /// Has resolvers ask by TCP (resolv.conf(5), glibc and c-ares), in sessions without a network of their own.
 const RESOLVER: (&str, &str) = ("RES_OPTIONS", "use-vc");
 
-/// What became of a variable.
+/// Fate of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
@@ -177,22 +177,22 @@ impl fmt::Display for Fate {
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// What became of it.
+    /// Fate of the variable.
     pub fate: Fate,
-    /// What programs get. Nothing where it was dropped: that may be a secret.
+    /// Value that programs get. Nothing where it was dropped: that may be a secret.
     pub value: Option<HostPath>,
-    /// Why.
+    /// Reason for that.
     pub why: String,
 }
 
 /// Where a session's environment comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
-    /// What the host has, the caller's environment included.
+    /// Facts of the host, the caller's environment included.
     pub facts: &'a HostFacts,
-    /// What the manifest and the command line name.
+    /// Names in the manifest and on the command line.
     pub env: &'a Env,
-    /// Whether no host is granted.
+    /// True if no host is granted.
     pub offline: bool,
 }
 

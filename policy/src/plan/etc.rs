@@ -1,5 +1,5 @@
-//! What of `/etc` a session reads, beyond the few files that [`super::system`] names: what every user of the host may read,
-//! and that is no secret by its name (decision 0023).
+//! Part of `/etc` that a session reads, beyond the few files that [`super::system`] names: what every user of the host
+//! may read, and that is no secret by its name (decision 0023).
 //!
 //! The supervisor walks `/etc` and asks [`by_name`] and [`Attributes::fit`] about each entry; [`Directory`] makes as few
 //! rules of the answers as it can. Nothing here reads a file's content.
@@ -28,7 +28,7 @@ pub struct Readable {
     pub reading: Reading,
 }
 
-/// What the name of an entry says.
+/// Verdict by an entry's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByName {
     /// The base system's rules have it already.
@@ -39,7 +39,7 @@ pub enum ByName {
     Open,
 }
 
-/// What an entry is. Symbolic links are not asked about: the kernel judges what they lead to.
+/// Kind of an entry. Symbolic links are not asked about: the kernel judges what they lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -50,10 +50,10 @@ pub enum Kind {
     Other,
 }
 
-/// What the kernel says of an entry (statx(2)).
+/// Attributes of an entry, as the kernel has them (statx(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Its owner.
     pub uid: u32,
@@ -66,7 +66,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Whether every user of the host may read it, and root alone changes it.
+    /// True if every user of the host may read it, and root alone changes it.
     #[must_use]
     pub fn fit(&self) -> bool {
         let open = match self.kind {
@@ -80,7 +80,7 @@ impl Attributes {
     }
 }
 
-/// What the name of an entry says. `path` is absolute.
+/// Verdict by an entry's name. `path` is absolute.
 #[must_use]
 pub fn by_name(path: &HostPath) -> ByName {
     if system::names(path) {
@@ -652,7 +652,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Whether a path is what a pattern of [`PLACES`] says. What lies below a hidden place is never asked about.
+/// True if a path is what a pattern of [`PLACES`] says. What lies below a hidden place is never asked about.
 fn matches(pattern: &[u8], path: &[u8]) -> bool {
     match (pattern.first(), path.first()) {
         (None, None) => true,
@@ -663,7 +663,7 @@ fn matches(pattern: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// What is readable of a directory that was walked.
+/// Readable part of a directory that was walked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// All of it.
@@ -672,7 +672,7 @@ pub enum Found {
     Parts {
         /// They.
         parts: Vec<Readable>,
-        /// Whether it may be listed: no directory that is hidden lies below it.
+        /// True if it may be listed: no directory that is hidden lies below it.
         lists: bool,
     },
 }
@@ -716,7 +716,7 @@ impl Directory {
         self.lists &= !is_directory;
     }
 
-    /// What is readable of it: as few rules as say it.
+    /// Readable part of it, in as few rules as say it.
     #[must_use]
     pub fn close(self) -> Found {
         if self.whole {

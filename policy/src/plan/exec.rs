@@ -22,23 +22,23 @@ pub use self::environment::Environment;
 pub use self::header::{HEADER_BYTES, Header, is_program, read_header, started_by_env};
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
-/// What callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a call that starts it
-/// again is refused unless it is granted.
+/// Programs that callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a
+/// call that starts it again is refused unless it is granted.
 pub const OWN_STARTS: &[&str] = &["/bin/bash"];
 
-/// What a session may start.
+/// Programs that a session may start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exec {
     /// Whatever the rules for files let be executed, with any arguments. Nobody is asked.
     #[default]
     Any,
-    /// What matches one of these, and what callgate itself starts for a call.
+    /// Programs that match one of these, and what callgate itself starts for a call.
     Only(Vec<ProgramRule>),
 }
 
 impl Exec {
-    /// Whether starting a program is asked about.
+    /// True if starting a program is asked about.
     #[must_use]
     pub fn is_judged(&self) -> bool {
         matches!(self, Self::Only(_))
@@ -53,13 +53,13 @@ impl Exec {
         }
     }
 
-    /// Whether every rule names its program or its tree, so that the kernel can be told what may be executed.
+    /// True if every rule names its program or its tree, so that the kernel can be told what may be executed.
     #[must_use]
     pub fn names_all(&self) -> bool {
         self.is_judged() && self.rules().iter().all(|rule| rule.programs != ProgramPattern::Any)
     }
 
-    /// Whether a rule says something about arguments, which only the kernel's own copy of them can be held to.
+    /// True if a rule says something about arguments, which only the kernel's own copy of them can be held to.
     #[must_use]
     pub fn judges_arguments(&self) -> bool {
         self.rules().iter().any(|rule| !rule.args.is_any())
@@ -71,13 +71,13 @@ impl Exec {
 pub struct ProgramRule {
     /// Which.
     pub programs: ProgramPattern,
-    /// What `argv[1..]` must match.
+    /// Patterns that `argv[1..]` must match.
     pub args: ArgPatterns,
     /// Where it came from, for people.
     pub source: String,
 }
 
-/// What a file is, whatever its name.
+/// Identity of a file, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     /// `st_dev`.
@@ -108,7 +108,7 @@ pub enum Files {
     Below(FileId),
 }
 
-/// What stands in an interpreter's arguments before those of its script.
+/// Word in an interpreter's arguments before those of its script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
     /// This.
@@ -120,9 +120,9 @@ pub enum Word {
 /// One way in which something granted is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// What is started.
+    /// Files that may be started.
     pub files: Files,
-    /// Whether the kernel runs the file itself, or an interpreter for it, which has a `Start` of its own.
+    /// True if the kernel runs the file itself, and not an interpreter for it, which has a `Start` of its own.
     pub is_image: bool,
     /// That interpreter, of a script.
     pub run_by: Option<FileId>,
@@ -131,14 +131,14 @@ pub struct Start {
     pub called: Option<Vec<u8>>,
     /// It must be started by that name whatever its arguments: of a file that is several programs, this one.
     pub by_name: bool,
-    /// What comes before the granted arguments.
+    /// Words before the granted arguments.
     pub head: Vec<Word>,
     /// The granted arguments.
     pub args: ArgPatterns,
 }
 
 impl Start {
-    /// Whether this argument vector is granted. `names` tells whether a word is a name of a file.
+    /// True if this argument vector is granted. `names` tells whether a word is a name of a file.
     fn takes<A: AsRef<[u8]>>(
         &self,
         argv: &[A],
@@ -155,12 +155,12 @@ impl Start {
             })
     }
 
-    /// Whether all that the file can do is granted.
+    /// True if all that the file can do is granted.
     fn is_whole(&self) -> bool {
         self.is_image && self.head.is_empty() && self.args.is_any()
     }
 
-    /// Whether it may go by this name (C11). A script never learns its own: the kernel puts its interpreter's there.
+    /// True if it may go by this name (C11). A script never learns its own: the kernel puts its interpreter's there.
     fn is_called(&self, name: &[u8], located: &Located) -> bool {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let any_arguments = self.head.is_empty() && self.args.is_any();
@@ -171,7 +171,7 @@ impl Start {
         (any_arguments && !self.by_name) || !self.is_image || called.is_none_or(|called| called == base)
     }
 
-    /// Whether it starts this file, which it is of: a directory is granted for the programs in it.
+    /// True if it starts this file, which it is of: a directory is granted for the programs in it.
     fn starts(&self, located: &Located) -> bool {
         located.is_program || !matches!(self.files, Files::Below(_))
     }
@@ -185,14 +185,14 @@ impl Start {
     }
 }
 
-/// What becomes of a start.
+/// Judgement on a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judged {
     /// It is granted.
     Granted,
     /// It is not.
     NotGranted,
-    /// What interprets it, which it names itself, is not.
+    /// The interpreter that the script names is not granted.
     Interpreter(Vec<u8>),
     /// It lies in a directory that is, and is no program by itself.
     Library,
@@ -201,7 +201,7 @@ pub enum Judged {
 }
 
 impl Judged {
-    /// Why it is refused, for people; `None` if it is granted.
+    /// Reason for a refusal, for people; `None` if it is granted.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {
@@ -246,11 +246,11 @@ impl<A> Clone for Asked<'_, A> {
 
 impl<A> Copy for Asked<'_, A> {}
 
-/// What a word of an argument vector or an environment stands for, where the program is started.
+/// Meaning of a word of an argument vector or an environment, where the program is started.
 pub trait Look {
-    /// Whether a word is a name of a file, and stays one.
+    /// True if a word is a name of a file, and stays one.
     fn names(&self, word: &[u8], file: FileId) -> bool;
-    /// Whether a directory is one that the session cannot change, nor what leads to it.
+    /// True if a directory is one that the session cannot change, nor what leads to it.
     fn is_fixed(&self, directory: &[u8]) -> bool;
 }
 
@@ -283,13 +283,14 @@ impl Starts {
         }
     }
 
-    /// Whether starting the named file could be granted: told from the caller's memory, which it may change. So this refuses,
-    /// and never allows.
+    /// Judges whether starting the named file could be granted, from the caller's memory, which it may change. So this
+    /// refuses, and never allows.
     pub fn could_start<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
         self.judge(asked, look, |_| true)
     }
 
-    /// Whether what the kernel has made ready to run is granted: the file is what it runs, and the vector its own copy.
+    /// Judges whether what the kernel has made ready to run is granted: the file is what it runs, and the vector its
+    /// own copy.
     pub fn admits<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
         self.judge(asked, look, |start| start.is_image)
     }
@@ -320,14 +321,14 @@ impl Starts {
         steered.map_or(Judged::Granted, Judged::Steered)
     }
 
-    /// Whether the environment has a say in whether a file may be started.
+    /// True if the environment has a say in whether a file may be started.
     #[must_use]
     pub fn looks_at_environment(&self, file: FileId, located: &Located) -> bool {
         self.starts.iter().any(|start| start.is_of(file, located) && self.binds(start))
     }
 
-    /// Whether only some of what a file can do is granted: then its environment must not say something else. A script is whatever
-    /// its interpreter makes of it.
+    /// True if only some of what a file can do is granted: then its environment must not say something else. A script
+    /// is whatever its interpreter makes of it.
     fn binds(&self, start: &Start) -> bool {
         // One that is granted with its tree alone counts as bound: where it lies is not known here.
         let nowhere = Located::default();
@@ -519,8 +520,8 @@ mod tests {
         assert_eq!(starts().looks_at(id(7), NOWHERE), None);
     }
 
-    /// Of a tree: what lies in it when it is started, whatever the file, and nothing by a name that was left behind. With
-    /// arguments each goes by its own name, and its environment is the session's. A loader stays none.
+    /// A tree grants what lies in it when it is started, whatever the file, and nothing by a name that was left behind.
+    /// With arguments each goes by its own name, and its environment is the session's. A loader stays none.
     #[test]
     fn s0_39_a_tree_grants_what_lies_in_it() {
         const TREE: u64 = 20;

@@ -1,4 +1,4 @@
-//! What a plan is made from besides rights, and why there may be none.
+//! Facts that a plan is made from besides rights, and reasons why there may be none.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::etc::Readable;
 use super::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
 
-/// What the supervisor found out about the host, as values.
+/// Facts about the host that the supervisor found out, as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFacts {
     /// Which mechanisms there are.
@@ -24,12 +24,12 @@ pub struct HostFacts {
     pub workspace: Vec<HostPath>,
     /// Toolchains in the home directory: their programs, libraries and caches, never their credential files.
     pub toolchains: Vec<HostPath>,
-    /// What of `/etc` everyone may read and is no secret, beyond what [`super::system`] names.
+    /// Part of `/etc` that everyone may read and that is no secret, beyond what [`super::system`] names.
     pub etc: Vec<Readable>,
     /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
     pub left_of: BTreeMap<HostPath, HostPath>,
-    /// What places that were asked for to write in are called without links, where that is another name: inside, the links may not
-    /// be there.
+    /// Names without links of places that were asked for to write in, where they differ: inside, the links may not be
+    /// there.
     pub asked_without_links: Vec<AskedFor>,
     /// All that was asked for to write in ([`EffectiveSet::asked_for`](crate::effective::EffectiveSet::asked_for)), of what this is a
     /// part of as well; also by its path without links.
@@ -42,11 +42,11 @@ pub struct HostFacts {
     pub path_left_out: Vec<(HostPath, LeftOut)>,
     /// The supervisor's own environment; only names that are granted leave it.
     pub env: BTreeMap<String, HostPath>,
-    /// What programs find in `~/.gitconfig`: text that [`for_sessions`](super::protect::personal::for_sessions) has made.
+    /// Content of `~/.gitconfig` for programs: text that [`for_sessions`](super::protect::personal::for_sessions) has made.
     pub gitconfig: String,
 }
 
-/// Why a directory of the caller's `PATH` is not in the session's.
+/// Reason why a directory of the caller's `PATH` is not in the session's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeftOut {
@@ -68,7 +68,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// Why there is no plan.
+/// Reason why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -77,7 +77,7 @@ pub enum PlanError {
     Widened {
         /// The pattern, with variables expanded.
         pattern: String,
-        /// What it would become.
+        /// Tree that it would become.
         prefix: HostPath,
         /// Who asked for it.
         asked: String,

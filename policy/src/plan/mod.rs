@@ -38,8 +38,8 @@ pub const ENDPOINT_VARIABLE: &str = "CALLGATE_MCP";
 /// The name by which that program, and nobody else, connects to it. There is no such file: the broker knows the name.
 pub const ENDPOINT: &str = "/run/callgate/mcp.sock";
 
-/// What the supervisor found at a path when it looked, so that the session is bound to that and to nothing that has taken its
-/// place since.
+/// Thing that the supervisor found at a path when it looked, so that the session is bound to that and to nothing that
+/// has taken its place since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Where: the path of a grant, or one above it.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub device: u64,
     /// Its number there (`st_ino`).
     pub inode: u64,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub directory: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// What it holds, in the order of its description.
+    /// Its parts, in the order of its description.
     pub const PARTS: [&'static str; 4] = ["tmp", "home", "shm", "ipc"];
 }
 
@@ -93,7 +93,7 @@ pub enum PrivateKind {
 pub enum Strength {
     /// Landlock and seccomp alone (no user namespaces on this host).
     Landlock,
-    /// The same, and user, mount, PID, network, IPC and UTS namespaces on top.
+    /// Landlock and seccomp, and user, mount, PID, network, IPC and UTS namespaces on top.
     Namespaces,
 }
 
@@ -105,13 +105,13 @@ pub enum Writer {
     Kernel,
     /// The broker where names are kept, else the kernel.
     Broker,
-    /// The same; and the broker opens single files for reading as well, because the kernel is told of a file and not of
-    /// its name: it would not know the file that has taken the name since.
+    /// The broker, which opens single files for reading as well, because the kernel is told of a file and not of its
+    /// name: it would not know the file that has taken the name since.
     BrokerReadsToo,
 }
 
 impl Writer {
-    /// Whether the broker is asked about what changes names.
+    /// True if the broker is asked about what changes names.
     #[must_use]
     pub fn is_broker(self) -> bool {
         match self {
@@ -180,7 +180,7 @@ pub enum Mechanism {
     Capabilities,
 }
 
-/// What a session of `callgate doctor --attack` does without.
+/// Mechanisms that a session of `callgate doctor --attack` does without.
 ///
 /// Invariant: a session that has one runs nothing but acts of callgate's own probe, which the worker has in itself: it
 /// executes no file, and takes a program's argv for the words of an act.
@@ -206,28 +206,28 @@ pub enum Watched {
     Watchdogs,
 }
 
-/// What holds for a whole session: the outer bound that the broker, the zygote and every worker live in.
+/// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
     /// [`PROTOCOL_VERSION`].
     pub version: u32,
     /// Which mechanisms this host offers.
     pub strength: Strength,
-    /// What for.
+    /// Number of calls that it is for.
     pub calls: Calls,
     /// As whom.
     pub identity: Identity,
     /// The Landlock ABI to use: the highest that both the kernel and this build know, 1 to 7 (landlock(7)).
     pub landlock_abi: u8,
-    /// What every program needs besides: the base system, toolchains, the session's own directory.
+    /// Surroundings that every program needs: the base system, toolchains, the session's own directory.
     pub surroundings: Vec<FsRule>,
     /// The file system rules of the EffectiveSet.
     pub grants: Vec<FsRule>,
-    /// What stood at the grants' paths when the supervisor looked. Nothing else is granted: if another thing stands there when
-    /// the session is confined, there is no session.
+    /// Things that stood at the grants' paths when the supervisor looked. Nothing else is granted: if another thing
+    /// stands there when the session is confined, there is no session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
-    /// Of the places among the grants that were left of larger trees, each with its tree: from there it is judged what is protected.
+    /// Places among the grants that were left of larger trees, each with its tree: protection is judged from there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_of: BTreeMap<HostPath, HostPath>,
     /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
@@ -239,10 +239,10 @@ pub struct SessionPlan {
     /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HostPath>,
-    /// What may be started.
+    /// Programs that may be started.
     pub exec: Exec,
-    /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`
-    /// in a session that has no such calls.
+    /// Programs that a call that only reads may start ([`CallRules::Reading`]): names and paths as in
+    /// [`ProgramPattern::One`]. `None` in a session that has no such calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Vec<HostPath>>,
     /// Who judges every program that is about to run, if anybody does.
@@ -262,13 +262,13 @@ pub struct SessionPlan {
     pub outputs: Option<HostPath>,
     /// The complete environment of programs; nothing else is inherited. Values need not be UTF-8.
     pub env: BTreeMap<String, HostPath>,
-    /// What the session's `HOME` begins with in `.gitconfig`; empty for no such file.
+    /// First content of `.gitconfig` in the session's `HOME`; empty for no such file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub gitconfig: String,
-    /// Whether a call's processes may trace one another (`debug`). Never where every start is judged.
+    /// True if a call's processes may trace one another (`debug`). Never where every start is judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
-    /// What may be connected to; `None` for nothing but what the session's own calls serve.
+    /// Network that may be connected to; `None` for nothing but what the session's own calls serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
@@ -299,14 +299,14 @@ impl AskedFor {
 }
 
 impl SessionPlan {
-    /// Whether a mechanism holds: always, but in attempts to break out that are made without it.
+    /// True if a mechanism holds: always, but in attempts to break out that are made without it.
     #[must_use]
     pub fn keeps(&self, mechanism: Mechanism) -> bool {
         self.ablation.as_ref().is_none_or(|ablation| !ablation.0.contains(&mechanism))
     }
 
-    /// The same, bound to what stood at its paths. A toolchain that was not there cannot be told from what has its name later,
-    /// so it is left out.
+    /// This plan, bound to what stood at its paths. A toolchain that was not there cannot be told from what has its
+    /// name later, so it is left out.
     ///
     /// With namespaces `/tmp` is a directory of the session's own, and Landlock takes what is mounted in it for a part of it.
     /// Where the tree of a grant there holds more than the grant lets be read, the session has no `/tmp` of its own: programs
@@ -322,13 +322,13 @@ impl SessionPlan {
         self
     }
 
-    /// Whether `/tmp` is the session's own, and the same directory as its `TMPDIR`.
+    /// True if `/tmp` is the session's own, and the same directory as its `TMPDIR`.
     #[must_use]
     pub fn has_tmp(&self) -> bool {
         self.surroundings.iter().any(|rule| rule.path.as_path() == Path::new(TMP))
     }
 
-    /// Whether the tree that is mounted in `/tmp` for a grant holds what no grant lets be read.
+    /// True if the tree that is mounted in `/tmp` for a grant holds what no grant lets be read.
     fn would_show_more(&self, rule: &FsRule) -> bool {
         let path = rule.path.as_path();
         let seen = |path: &Path| self.seen.iter().find(|seen| seen.path.as_path() == path);
@@ -346,14 +346,14 @@ impl SessionPlan {
         !self.grants.iter().any(shows_all)
     }
 
-    /// The same, with every program judged that is about to run.
+    /// This plan, with every program judged that is about to run.
     #[must_use]
     pub fn watched(mut self, by: Watched) -> Self {
         self.watched = Some(by);
         self.judging_each("a watchdog that sees every exec")
     }
 
-    /// The same, with calls that only read, which may start these programs and no others, whoever starts them.
+    /// This plan, with calls that only read, which may start these programs and no others, whoever starts them.
     #[must_use]
     pub fn with_reading_calls(mut self, programs: Vec<HostPath>) -> Self {
         self.reading = Some(programs);
@@ -386,7 +386,7 @@ impl SessionPlan {
         self.exec.rules().iter().filter_map(tree).collect()
     }
 
-    /// Whether something at or below a directory may be changed.
+    /// True if something at or below a directory may be changed.
     pub(crate) fn changes_in(&self, directory: &HostPath) -> bool {
         let overlaps = |path: &Path| path.starts_with(directory) || directory.as_path().starts_with(path);
         self.rules().any(|rule| rule.access.changes() && overlaps(rule.path.as_path()))
@@ -416,14 +416,14 @@ impl SessionPlan {
         self.rules().filter(is_name).filter(|rule| !self.is_in_a_tree(rule))
     }
 
-    /// Whether a tree that may be read holds it, so that the kernel knows whatever has its name.
+    /// True if a tree that may be read holds it, so that the kernel knows whatever has its name.
     fn is_in_a_tree(&self, entry: &FsRule) -> bool {
         let trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
         trees.into_iter().any(|tree| entry.path.as_path().starts_with(&tree.path))
     }
 }
 
-/// What a call runs.
+/// Work of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Work {
@@ -431,8 +431,8 @@ pub enum Work {
     Tool {
         /// The implementation's name, such as `read`.
         name: String,
-        /// What it works on, in the order of its arguments: files, or where a search starts. They, never what its arguments say,
-        /// are what a tool opens: each argument was resolved and checked to become one of these.
+        /// Paths that it works on, in the order of its arguments: files, or where a search starts. They, never what its
+        /// arguments say, are what a tool opens: each argument was resolved and checked to become one of these.
         paths: Vec<HostPath>,
         /// The most of its result that is shown, in the tool's own unit: bytes, paths or matches (S0-48).
         limit: u64,
@@ -462,7 +462,8 @@ impl Work {
 pub enum CallRules {
     /// All of its session's: a program does not say beforehand what it will open.
     OfSession,
-    /// The same for reading alone: nothing may be changed, and nothing started but what [`SessionPlan::reading`] lists.
+    /// The session's rules for reading alone: nothing may be changed, and nothing started but what
+    /// [`SessionPlan::reading`] lists.
     Reading,
     /// All of its session's to read and to execute, and of what that may change only what lies in these as well. A path among
     /// them is what it spells: one that a symbolic link leads elsewhere grants nothing.
@@ -482,17 +483,17 @@ impl CallRules {
     }
 }
 
-/// What one call is narrowed to: always within the session's plan.
+/// Plan of one call: always within the session's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlan {
     /// [`PROTOCOL_VERSION`].
     pub version: u32,
     /// The file system rules of the CallGrant.
     pub rules: CallRules,
-    /// What a search may tell of, where the kernel had to be told more than was granted (a pattern such as
+    /// Regions that a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
-    /// What it may connect to of what the session may; `None` for all of it.
+    /// Hosts that it may connect to of what the session may; `None` for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// A tool's file is where its path says, by no symbolic link: what let the call pass looked at that path.
@@ -501,11 +502,11 @@ pub struct CallPlan {
     /// It is a program of the host's beside the calls, whose servers on loopback the session's calls may reach.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub serves_session: bool,
-    /// What to run.
+    /// Work to run.
     pub work: Work,
     /// Resource limits, applied before anything else runs.
     pub limits: Vec<Limit>,
-    /// What the call's init holds a program to, with all that it starts.
+    /// Bounds that the call's init holds a program to, with all that it starts.
     pub bounds: Bounds,
     /// After this the call is killed, whole.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! What a session may connect to (design "Network"): egress, a process of its own, holds it.
+//! Network that a session may connect to (design "Network"): egress, a process of its own, holds it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -36,7 +36,7 @@ pub struct Network {
     pub carries: Carries,
 }
 
-/// What egress says by TLS on behalf of a call.
+/// Requests that egress makes by TLS on behalf of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secured {
     /// The tool whose call it is: some credentials are for one tool alone.
@@ -47,7 +47,7 @@ pub struct Secured {
 }
 
 impl Secured {
-    /// Of a tool that makes requests with these methods.
+    /// Requests of a tool that makes them with these methods.
     #[must_use]
     pub fn of(tool: &str, methods: &[&str]) -> Self {
         Self { tool: tool.to_owned(), methods: methods.iter().map(|method| (*method).to_owned()).collect() }
@@ -70,7 +70,7 @@ impl Carries {
     /// As much as comes.
     pub const UNBOUNDED: Self = Self { call: u64::MAX, session: u64::MAX, rate: None };
 
-    /// What these bounds say of it.
+    /// Bounds on what is carried.
     #[must_use]
     pub fn of(bounds: &Bounds) -> Self {
         Self { call: bounds.network, session: bounds.session_network, rate: bounds.network_rate }
@@ -78,14 +78,14 @@ impl Carries {
 }
 
 impl Network {
-    /// Whether a connection to a host at a port was granted.
+    /// True if a connection to a host at a port was granted.
     #[must_use]
     pub fn allows(&self, host: &Host, port: u16) -> bool {
         self.hosts.iter().any(|pattern| pattern.covers(host, port))
     }
 
-    /// Whether an address was granted as such: by itself, in a network, or as `localhost`. What a granted name leads to is not, so a
-    /// [special](Self::special) address is reached only if this is true.
+    /// True if an address was granted as such: by itself, in a network, or as `localhost`. What a granted name leads to
+    /// is not, so a [special](Self::special) address is reached only if this is true.
     #[must_use]
     pub fn allows_address(&self, address: IpAddr, port: u16) -> bool {
         let address = address.to_canonical();
@@ -94,22 +94,22 @@ impl Network {
             || (loopback.contains(&address) && self.allows(&Host::Name(LOCALHOST.to_owned()), port))
     }
 
-    /// Whether a port of a host is granted for HTTP and TLS alone, as a pattern without ports does.
+    /// True if a port of a host is granted for HTTP and TLS alone, as a pattern without ports does.
     #[must_use]
     pub fn only_web(&self, host: &Host, port: u16) -> bool {
         let mut covering = self.hosts.iter().filter(|pattern| pattern.covers(host, port)).peekable();
         covering.peek().is_some() && covering.all(|pattern| !pattern.ports().holds_for_all(port))
     }
 
-    /// What is special about an address that a name of the public Internet does not lead to: this machine, its networks, its cloud's
-    /// metadata, and whatever is not in the parts of the address space that are given out for the Internet. Addresses that hold an IPv4
-    /// address are judged by that.
+    /// Reason why a name of the public Internet does not lead to an address: this machine, its networks, its cloud's
+    /// metadata, and whatever is not in the parts of the address space that are given out for the Internet. Addresses
+    /// that hold an IPv4 address are judged by that.
     #[must_use]
     pub fn special(address: IpAddr) -> Option<&'static str> {
         special::special(address)
     }
 
-    /// What a grant of hosts means that it does not say, for a person who grants it (attack F16).
+    /// Unstated consequences of a grant of hosts, for a person who grants it (attack F16).
     pub fn cautions<'a>(hosts: impl IntoIterator<Item = &'a HostPattern>) -> Vec<String> {
         let localhost = Host::Name(LOCALHOST.to_owned());
         let is_inside = |host: &HostPattern| match host.network() {

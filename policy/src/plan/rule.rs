@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 
-/// What may be done beneath (or to) one path. Landlock's rights are worked out from it by the worker, for the ABI that
-/// the host has.
+/// Access beneath (or to) one path. Landlock's rights are worked out from it by the worker, for the ABI that the host
+/// has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FsAccess {
@@ -13,18 +13,18 @@ pub enum FsAccess {
     List,
     /// Read files, list directories.
     Read,
-    /// The same, and start programs.
+    /// Read, and start programs.
     ReadExecute,
-    /// The same, and create, change, rename and remove.
+    /// Read and start programs, and create, change, rename and remove.
     Write,
-    /// The same, but for protected names ([`super::protect`]): the kernel lets a call only read, and the broker writes for it.
+    /// Write, but for protected names ([`super::protect`]): the kernel lets a call only read, and the broker writes for it.
     Kept,
     /// A device that is read, written and controlled by ioctl(2), such as `/dev/null`.
     Device,
 }
 
 impl FsAccess {
-    /// Whether what files hold may be read.
+    /// True if what files hold may be read.
     #[must_use]
     pub fn reads_files(self) -> bool {
         match self {
@@ -33,14 +33,14 @@ impl FsAccess {
         }
     }
 
-    /// Whether something may be changed, by whomever.
+    /// True if something may be changed, by whomever.
     #[must_use]
     pub fn changes(self) -> bool {
         matches!(self, Self::Write | Self::Kept)
     }
 }
 
-/// Whether a rule covers what lies beneath a directory, or one file.
+/// Extent of a rule: what lies beneath a directory, or one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
@@ -53,7 +53,7 @@ pub enum Extent {
     Entry,
 }
 
-/// What a rule's absence means. Sandboxes whose rule set silently vanished with one missing path are attack A14.
+/// Effect of a missing path on its rule. Sandboxes whose rule set silently vanished with one missing path are attack A14.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
@@ -63,7 +63,7 @@ pub enum Presence {
     Optional,
 }
 
-/// Whether a pattern's rule says exactly what the pattern says.
+/// Exactness of a pattern's rule: whether it says what the pattern says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exactness {
@@ -78,20 +78,20 @@ pub enum Exactness {
 pub struct FsRule {
     /// An absolute path without `..`.
     pub path: HostPath,
-    /// What is granted.
+    /// Access that is granted.
     pub access: FsAccess,
     /// Tree or file.
     pub extent: Extent,
-    /// Whether the path must exist.
+    /// Presence that is demanded of the path.
     pub presence: Presence,
-    /// Whether this says what its pattern says.
+    /// Exactness against its pattern.
     pub exactness: Exactness,
     /// Where it came from, for people: `manifest: fs.read "{workspace}/**"`, `system`.
     pub source: String,
 }
 
 impl FsRule {
-    /// The same for reading alone.
+    /// Rule for reading alone.
     #[must_use]
     pub fn for_reading(&self) -> Self {
         Self { access: FsAccess::Read, ..self.clone() }

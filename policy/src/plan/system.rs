@@ -13,9 +13,9 @@ use crate::path::HostPath;
 /// Entries of one kind, and why they are there.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
-    /// Why programs need them.
+    /// Reason why programs need them.
     pub reason: &'static str,
-    /// What is granted.
+    /// Access that is granted.
     pub access: FsAccess,
     /// Trees or files.
     pub extent: Extent,
@@ -27,7 +27,7 @@ const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'
     Group { reason, access, extent, paths }
 }
 
-/// What holds in both strengths.
+/// Groups in both strengths.
 pub const BASE: &[Group] = &[
     group(
         "programs and their libraries",
@@ -125,13 +125,13 @@ pub const BASE: &[Group] = &[
     group("makes pseudo-terminals; opens none that is there", FsAccess::Device, Extent::File, &["/dev/ptmx"]),
 ];
 
-/// What holds where the session has namespaces of its own.
+/// Groups where the session has namespaces of its own.
 pub const NAMESPACES: &[Group] = &[
     group("only the session's own processes are in it", FsAccess::Read, Extent::Subtree, &["/proc"]),
     group("private to the session there", FsAccess::Write, Extent::Subtree, &["/tmp", "/dev/shm"]),
 ];
 
-/// Whether the base system's rules hold a part of `/etc`.
+/// True if the base system's rules hold a part of `/etc`.
 pub(super) fn names(path: &HostPath) -> bool {
     let holds = |group: &Group, rule: &&str| match group.extent {
         Extent::Subtree => path.as_path().starts_with(rule),
@@ -172,7 +172,7 @@ pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
         .collect()
 }
 
-/// Whether programs may be started.
+/// Permission to start programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execute {
     /// Those of the base system.

@@ -19,11 +19,11 @@ use crate::tool::Subject;
 /// The largest profile that is read, bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// What S4 asks about where `approval.mode` is `dangerous` (X4-3).
+/// Tools that S4 asks about where `approval.mode` is `dangerous` (X4-3).
 pub const DANGEROUS_TOOLS: [&str; 9] =
     ["bash", "write", "edit", "sqlite", "postgres", "mysql", "oracle", "vertica", "delegate"];
 
-/// What S4 takes for dangerous in a command line (X4-3).
+/// Patterns that S4 takes for dangerous in a command line (X4-3).
 pub const DANGEROUS_PATTERNS: [&str; 10] = [
     "rm -rf",
     "rm -r",
@@ -56,15 +56,15 @@ pub struct Profile {
     pub name: String,
     /// For people.
     pub description: Option<String>,
-    /// What a shell is for.
+    /// Purpose of a shell.
     pub shell: Shell,
-    /// What `write` and `edit` may do.
+    /// Files that `write` and `edit` may change.
     pub file_write: FileWrite,
-    /// What tools for databases may do (S4-16).
+    /// Statements that tools for databases may run (S4-16).
     pub database: Database,
     /// `bash` is the only tool.
     pub bash_only: bool,
-    /// What holds for a call that no rule decides, where nobody names a mode.
+    /// Mode for a call that no rule decides, where nobody names one.
     pub mode: Mode,
     /// S4's approval mode, as rules (C-7). The built-in profiles have none: their mode says it all.
     pub approval: Vec<Placed<Clause>>,
@@ -74,7 +74,7 @@ pub struct Profile {
     pub shell_working_dir: Option<Placed<String>>,
 }
 
-/// What a shell is for.
+/// Purpose of a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
     /// There is none.
@@ -85,7 +85,7 @@ pub enum Shell {
     Unrestricted,
 }
 
-/// What `write` and `edit` may do (S4-13, S4-14).
+/// Files that `write` and `edit` may change (S4-13, S4-14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileWrite {
     /// They are not there.
@@ -96,7 +96,7 @@ pub enum FileWrite {
     Full,
 }
 
-/// What a tool for databases may do.
+/// Statements that a tool for databases may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Database {
     /// They are not there.
@@ -110,13 +110,13 @@ pub enum Database {
 /// Something with its place, `profile.yaml:12`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed<T> {
-    /// What stands there.
+    /// Value that stands there.
     pub value: T,
     /// The file and the line.
     pub place: String,
 }
 
-/// What a profile says of approval.
+/// Clauses of a profile on approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clause {
     /// A rule.
@@ -232,7 +232,7 @@ impl Profile {
         decode::profile(text, file).map_err(|fault: Fault| fault.into_error(text, file))
     }
 
-    /// Whether a tool is there at all. One that is not is unavailable before anything else is looked at (C-7, X3-4).
+    /// True if a tool is there at all. One that is not is unavailable before anything else is looked at (C-7, X3-4).
     #[must_use]
     pub fn offers(&self, subject: Subject) -> bool {
         if subject == Subject::Execute {
@@ -248,7 +248,7 @@ impl Profile {
         creates || subject.changes_nothing() || self.file_write == FileWrite::Full
     }
 
-    /// What nobody is asked about unless a rule says so, because it changes nothing (C-8).
+    /// Subjects that nobody is asked about unless a rule says so, because they change nothing (C-8).
     #[must_use]
     pub fn silent(&self) -> Vec<Subject> {
         let shell = (self.shell == Shell::Restricted).then_some(Subject::Execute);
@@ -256,19 +256,19 @@ impl Profile {
         silent.into_iter().chain(shell).collect()
     }
 
-    /// Whether a shell is for commands that only read (S4-9, C-23).
+    /// True if a shell is for commands that only read (S4-9, C-23).
     #[must_use]
     pub fn restricts_the_shell(&self) -> bool {
         self.shell == Shell::Restricted
     }
 
-    /// Whether anything may be changed at all, whatever is asked for.
+    /// True if anything may be changed at all, whatever is asked for.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.file_write != FileWrite::Off || self.shell == Shell::Unrestricted
     }
 
-    /// Whether somebody has to look at the commands of a command line.
+    /// True if somebody has to look at the commands of a command line.
     #[must_use]
     pub fn looks_at_commands(&self) -> bool {
         let phrase = |clause: &Placed<Clause>| matches!(clause.value, Clause::Phrase(_));

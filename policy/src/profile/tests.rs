@@ -5,7 +5,7 @@ use super::*;
 use crate::rules::{Action, Capability, DecidedBy, Decision, Part, RuleScope, RuleSet, RuleSource, RuledCall, Value};
 use crate::variable::Variables;
 
-/// What a tool is about; one that nobody knows may do anything.
+/// Subject of a tool; one that nobody knows may do anything.
 fn about(tool: &str) -> Subject {
     Subject::of_locked(tool).unwrap_or_default()
 }
@@ -122,7 +122,7 @@ fn x4_2_what_is_left_out_is_s4_s_own() {
     assert_eq!(parse(anchors).approval.len(), 3);
 }
 
-/// What the reference shows is what holds if nothing is said.
+/// The reference shows the values that hold if nothing is said.
 #[test]
 fn x4_2_the_reference_shows_what_is_left_out() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md");
@@ -366,7 +366,7 @@ fn x4_2_mistakes_are_told_at_their_line() {
     }
 }
 
-/// What is made to be large is refused before it is: nesting, aliases of aliases, length.
+/// A text that is made to be large is refused before it is.
 #[test]
 fn x4_2_what_is_made_to_be_large_is_refused() {
     let refused = |text: &str| {

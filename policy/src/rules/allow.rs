@@ -1,4 +1,4 @@
-//! What the mode `allowlist` allows (C-4).
+//! Calls that the mode `allowlist` allows (C-4).
 
 use std::fmt;
 
@@ -30,19 +30,19 @@ impl AllowEntry {
         &self.tool
     }
 
-    /// Whether it allows some of the tool's calls alone.
+    /// True if it allows some of the tool's calls alone.
     #[must_use]
     pub fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// Whether it allows a call.
+    /// True if it allows a call.
     #[must_use]
     pub fn matches(&self, tool: &str, key: &str) -> bool {
         self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.matches(key))
     }
 
-    /// Whether it allows a command, as a rule would.
+    /// True if it allows a command, as a rule would.
     #[doc(hidden)]
     #[must_use]
     pub fn covers(&self, tool: &str, command: &Part) -> bool {

@@ -6,8 +6,8 @@
 
 use crate::shell::starts::{self, HOLE, Text, is_name};
 
-/// Whether a command may evaluate more than its words show. Of a program that is no builtin only a line for a shell counts; what it
-/// does with its words is its own affair.
+/// True if a command may evaluate more than its words show. Of a program that is no builtin only a line for a shell
+/// counts; what it does with its words is its own affair.
 pub(super) fn evaluates(words: &[Text]) -> bool {
     let Some((first, args)) = words.split_first() else { return false };
     // A name that is not known may be `eval`.
@@ -20,7 +20,7 @@ pub(super) fn evaluates(words: &[Text]) -> bool {
     !is_plain(name, args)
 }
 
-/// Whether this use of a builtin evaluates nothing. Also for what is none.
+/// True if this use of a builtin evaluates nothing. Also for what is none.
 fn is_plain(name: &str, args: &[Text]) -> bool {
     let all_fixed = |is: fn(&str) -> bool| args.iter().all(|arg| arg.fixed().is_some_and(is));
     match name {

@@ -21,13 +21,13 @@ pub struct Part {
     evaluates: bool,
     /// The commands by which it is started, and how many words of each say what its name is.
     within: Vec<(Arc<[Text]>, usize)>,
-    /// Of a variable that a command sets: its name, or `None` if that is not known.
+    /// Variable that a command sets: its name, or `None` if that is not known.
     set: Option<Option<String>>,
-    /// What else decides what it does.
+    /// Input that decides what it does.
     reads: Reads,
 }
 
-/// What is to be read to know what a part does.
+/// Input to be read to know what a part does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
     /// Its words.
@@ -39,14 +39,14 @@ enum Reads {
 }
 
 impl Part {
-    /// Of words.
+    /// A part made of words.
     #[must_use]
     pub fn of_words(words: Vec<Text>) -> Self {
         let evaluates = evaluates(&words);
         Self { text: joined(&words), words, evaluates, within: Vec::new(), set: None, reads: Reads::Itself }
     }
 
-    /// Of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
+    /// A part made of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         let word = |word: &str| Text { text: word.to_owned(), several: word.contains(HOLE) };
@@ -61,19 +61,20 @@ impl Part {
         }
     }
 
-    /// Of a statement of SQL. Rules that deny or ask compare it without regard to capitals.
+    /// A part made of a statement of SQL. Rules that deny or ask compare it without regard to capitals.
     #[must_use]
     pub fn of_statement(text: &str) -> Self {
         Self { reads: Reads::Sql, ..Self::of_text(text) }
     }
 
-    /// The same of a command that is given something to read, which may be what it does: a pattern with a `*` does not allow it.
+    /// This part for a command that is given something to read, which may be what it does: a pattern with a `*` does
+    /// not allow it.
     #[must_use]
     pub fn fed(self) -> Self {
         Self { reads: Reads::Input, ..self }
     }
 
-    /// Of a program that is started without a shell, and of all that it starts in turn.
+    /// Parts of a program that is started without a shell, and of all that it starts in turn.
     #[must_use]
     pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
         let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
@@ -89,7 +90,7 @@ impl Part {
         std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
     }
 
-    /// Of a variable that is given a value, by itself or by the command `within`.
+    /// A part for a variable that is given a value, by itself or by the command `within`.
     fn assignment(name: Option<&str>, value: &str, within: Vec<(Arc<[Text]>, usize)>) -> Self {
         let hole = HOLE.to_string();
         // Whatever it is, it is one variable's value.
@@ -117,7 +118,7 @@ impl Part {
         &self.text
     }
 
-    /// The same with the program's name alone in place of its path, if it has one. What is not known of the name may hold a
+    /// Text with the program's name alone in place of its path, if it has one. What is not known of the name may hold a
     /// slash, so that anything may stand before it.
     pub(super) fn by_name(&self) -> Option<String> {
         if self.set.is_some() {
@@ -135,37 +136,37 @@ impl Part {
         &self.words
     }
 
-    /// Whether it sets a variable whose name is not known before it runs.
+    /// True if it sets a variable whose name is not known before it runs.
     pub(super) fn sets_anything(&self) -> bool {
         self.set == Some(None)
     }
 
-    /// Whether a pattern's word stands for a value of the variable that this sets, and of no other.
+    /// True if a pattern's word stands for a value of the variable that this sets, and of no other.
     pub(super) fn is_set_by(&self, word: &str) -> bool {
         let name = self.set.as_ref().and_then(Option::as_deref);
         name.zip(word.split_once('='))
             .is_some_and(|(name, (written, _))| written.strip_suffix('+').unwrap_or(written) == name)
     }
 
-    /// Whether it may do what none of its parts says. What `eval`, `trap` and shells are handed is a part of its own, and what a
-    /// script does is not seen in a line.
+    /// True if it may do what none of its parts says. What `eval`, `trap` and shells are handed is a part of its own,
+    /// and what a script does is not seen in a line.
     pub(super) fn hides(&self) -> bool {
         let name = self.words.first().and_then(Text::fixed).map(starts::base);
         let told = name.is_none_or(|name| matches!(name, "eval" | "trap" | "." | "source") || starts::is_shell(name));
         self.evaluates && (self.set.is_some() || !told)
     }
 
-    /// Whether it is one of SQL.
+    /// True if it is one of SQL.
     pub(super) fn is_statement(&self) -> bool {
         self.reads == Reads::Sql
     }
 
-    /// Whether it is given something to read.
+    /// True if it is given something to read.
     pub(super) fn is_fed(&self) -> bool {
         self.reads == Reads::Input
     }
 
-    /// Whether its words do not say what it does.
+    /// True if its words do not say what it does.
     pub(super) fn evaluates(&self) -> bool {
         self.evaluates
     }
@@ -194,7 +195,7 @@ pub fn parts(line: &Line) -> Option<Vec<Part>> {
     Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
 }
 
-/// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
+/// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
 #[must_use]
 pub fn shown(line: &Line) -> Option<Vec<String>> {
     let commands = line.understood().ok()?;
@@ -220,7 +221,7 @@ fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
     run.into_iter().chain(set).chain(written).chain(below).collect()
 }
 
-/// What a command starts in turn.
+/// Parts that a command starts in turn.
 fn started(words: &[Text]) -> Vec<Part> {
     let with_sets = |started: Started| {
         let set: Vec<Part> = set_by(&started.words, &started.within).collect();
@@ -331,7 +332,7 @@ mod tests {
         Word::Static(text.to_owned())
     }
 
-    /// What a command sets and writes is a part of its own: `git log *` allows neither another pager nor a file.
+    /// A setting or a file that a command writes is a part of its own: `git log *` allows neither another pager nor a file.
     #[test]
     fn what_is_set_and_written_is_a_part() {
         let redirect = |operator: &str, target: &str| Redirect {
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!(parts(&Line::unknown("it is not bash", 3)), None);
     }
 
-    /// What a wrapper or a shell starts is a part of its own too.
+    /// A command that a wrapper or a shell starts is a part of its own too.
     #[test]
     fn what_is_started_in_turn_is_a_part() {
         let argv = ["nice", "sh", "-c", "A=1 touch x > y; $z"];

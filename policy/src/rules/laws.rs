@@ -47,7 +47,7 @@ fn set(rules: &[(Rule, RuleScope)]) -> Option<RuleSet> {
     Some(set)
 }
 
-/// What C-3 says, in its own order: negative if the first of two matching rules decides.
+/// Order of C-3, in its own words: negative if the first of two matching rules decides.
 fn oracle_order((one, a): &((Rule, RuleScope), usize), (other, b): &((Rule, RuleScope), usize)) -> std::cmp::Ordering {
     let pinned = |(rule, scope): &(Rule, RuleScope)| *scope == RuleScope::Manifest && rule.action == Action::Deny;
     let kind = |(rule, _): &(Rule, RuleScope)| match rule.permission.as_str() {
@@ -83,7 +83,7 @@ fn oracle_order((one, a): &((Rule, RuleScope), usize), (other, b): &((Rule, Rule
         .then(b.cmp(a))
 }
 
-/// Whether a text is one of a pattern's, by trying everything.
+/// True if a text is one of a pattern's, found by trying everything.
 fn is_one_of(pattern: &str, text: &str) -> bool {
     match (pattern.chars().next(), text.chars().next()) {
         (None, None) => true,
@@ -250,7 +250,7 @@ proptest! {
         }
     }
 
-    /// The same of paths: a tree is allowed only if all in it is, and denied if anything in it is.
+    /// A path rule on trees: a tree is allowed only if all in it is, and denied if anything in it is.
     #[test]
     fn trees_are_allowed_whole_and_denied_in_part(
         pattern in prop::sample::select(&["/w/**", "/w/a/**", "/w/a", "/w/*.rs", "/w/a/*.rs", "/**", "/x/**"][..]),
@@ -291,7 +291,7 @@ fn of_equal_rules_the_newest_is_named() {
     assert_eq!(told.source.place, "2");
 }
 
-/// What a pattern means hangs on what the tool is about, also of tools that only this session has.
+/// A pattern's meaning depends on what the tool is about, also of tools that only this session has.
 #[test]
 fn patterns_mean_what_the_tool_is_about() {
     let subjects = [("count", Subject::Execute), ("fetch", Subject::Fetch), ("view", Subject::Read)];

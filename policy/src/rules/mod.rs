@@ -42,12 +42,12 @@ use sub_policy::Narrower;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// What it is about.
+    /// Mistake in what it is about.
     #[error("{place}: this rule cannot be used")]
     Permission {
         /// Where it stands.
         place: String,
-        /// Why.
+        /// Cause.
         source: PermissionError,
     },
     /// Its pattern.
@@ -55,7 +55,7 @@ pub enum RuleError {
     Pattern {
         /// Where it stands.
         place: String,
-        /// Why.
+        /// Cause.
         source: RulePatternError,
     },
     /// A grant where it would have no effect.
@@ -75,7 +75,7 @@ struct Compiled {
     matcher: Matcher,
     action: Action,
     told: Box<Told>,
-    /// What the calls that it lets pass are narrowed to.
+    /// Rights to which it narrows the calls that it lets pass.
     narrower: Option<Arc<Narrower>>,
 }
 
@@ -84,7 +84,7 @@ struct Compiled {
 struct Key {
     /// Which of the set's permissions.
     permission: usize,
-    /// What all that it matches has.
+    /// Pairs that all it matches has.
     pairs: Pairs,
 }
 
@@ -160,13 +160,13 @@ pub enum DecidedBy {
     Default,
 }
 
-/// What rules and mode make of a call.
+/// Decision of rules and mode on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Decision {
-    /// What to do.
+    /// Action to take.
     pub action: Action,
-    /// Why.
+    /// Rule or mode that decided.
     #[serde(flatten)]
     pub by: DecidedBy,
     /// Which part of the call decided: a path, a command, a host.
@@ -174,22 +174,22 @@ pub struct Decision {
     pub about: Option<String>,
 }
 
-/// What rules look at.
+/// Facts of a call that rules look at.
 #[derive(Debug, Clone, Default)]
 pub struct RuledCall<'a> {
     /// The tool's name; `mcp:server:tool` for one of a server's.
     pub tool: &'a str,
-    /// What the tool is about.
+    /// Subject of the tool.
     pub subject: Subject,
     /// The tool says that it needs no approval (S1-12): then no rule's silence asks about it.
     pub ungated: bool,
     /// The key under which a person's answer is kept (S1-13).
     pub key: &'a str,
-    /// What it names itself: each of them must be allowed.
+    /// Values that it names itself: each of them must be allowed.
     pub named: Vec<(Capability, Value<'a>)>,
-    /// What it could do besides. Only rules about the capability count, and only those that tighten.
+    /// Values that it could reach besides. Only rules about the capability count, and only those that tighten.
     pub reach: Vec<(Capability, Value<'a>)>,
-    /// What it does that another tool does as well, with that tool's name: what the rules about that one tighten holds for it.
+    /// Acts that another tool does as well, with that tool's name: rules that tighten that one hold for it.
     pub kin: Vec<(&'a str, Value<'a>)>,
 }
 
@@ -199,20 +199,20 @@ pub struct RuledCall<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: Vec<Compiled>,
-    /// Of each of them, in the same order.
+    /// Keys of the rules, in the same order.
     keys: Vec<Key>,
-    /// What they are about, each once.
+    /// Permissions that they are about, each once.
     permissions: Vec<Permission>,
-    /// Whether one of them is about a text, wherever it stands.
+    /// True if one of them is about a text, wherever it stands.
     has_phrases: bool,
-    /// Whether one of them narrows what a command may do.
+    /// True if one of them narrows what a command may do.
     has_grants: bool,
     added: u64,
-    /// What decides if no rule does.
+    /// Mode, which decides if no rule does.
     pub mode: Mode,
-    /// What [`Mode::Allowlist`] allows.
+    /// Calls that [`Mode::Allowlist`] allows.
     pub allowlist: Vec<AllowEntry>,
-    /// What nobody is asked about unless a rule says so.
+    /// Subjects that nobody is asked about unless a rule says so.
     pub silent: Vec<Subject>,
     /// Tools besides the locked ones, and what they are about: what a rule's pattern means depends on it.
     pub subjects: BTreeMap<String, Subject>,
@@ -247,7 +247,7 @@ impl RuleSet {
         Ok(())
     }
 
-    /// What a tool is about, by its name.
+    /// Subject of a tool, by its name.
     fn subject_of(&self, tool: &str) -> Option<Subject> {
         self.subjects.get(tool).copied().or_else(|| Subject::of_locked(tool))
     }
@@ -299,7 +299,7 @@ impl RuleSet {
         self.about(is_about, value).find_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)))
     }
 
-    /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
+    /// True if a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
     #[must_use]
     pub fn has_phrase_across(&self, line: &Part, parts: &[Part]) -> bool {
         if !self.has_phrases {
@@ -310,8 +310,8 @@ impl RuleSet {
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
 
-    /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial
-    /// that the parent was given by anybody cannot be lifted by the child's own rules.
+    /// Rules for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial that
+    /// the parent was given by anybody cannot be lifted by the child's own rules.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
@@ -344,7 +344,7 @@ impl RuleSet {
         self.rules.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -355,7 +355,7 @@ impl RuleSet {
         self.with_keys().filter_map(|(key, rule)| Some((self.permissions[key.permission].tool()?, &rule.told.source)))
     }
 
-    /// Whether commands of a call must be known to judge it: else nobody need parse them.
+    /// True if commands of a call must be known to judge it: else nobody need parse them.
     #[must_use]
     pub fn looks_at_commands(&self, tool: &str) -> bool {
         let is_about = |permission: &Permission| permission.covers(tool, Capability::ShellRun);
@@ -364,7 +364,7 @@ impl RuleSet {
         listed || self.about(is_about, &Value::Anything).any(|rule| rule.matcher.looks_at_commands())
     }
 
-    /// Whether paths of a call decide on it: then the file must be where its path says.
+    /// True if paths of a call decide on it: then the file must be where its path says.
     #[must_use]
     pub fn looks_at_paths(&self, tool: &str) -> bool {
         let is_about = |permission: &Permission| {
@@ -391,8 +391,8 @@ impl RuleSet {
         judged.chain(kin).chain(reach).fold(first, stricter).decision()
     }
 
-    /// What rules about capabilities say of what is done by whoever a call starts: the strictest that asks or denies. What allows
-    /// says nothing here, and neither does silence.
+    /// Decision of the rules about capabilities on what is done by whoever a call starts: the strictest that asks or
+    /// denies. What allows says nothing here, and neither does silence.
     #[must_use]
     pub fn tightens(&self, reach: &[(Capability, Value<'_>)]) -> Option<Decision> {
         let tightened = reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
@@ -452,8 +452,8 @@ impl RuleSet {
         tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
     }
 
-    /// What the rules that let its commands pass narrow a call to: what all their grants have in common. So a command stays within
-    /// its rule's grant, whatever else is in its line. `None` if none of them has a grant.
+    /// Sub-policy to which the rules that let its commands pass narrow a call: what all their grants have in common. So
+    /// a command stays within its rule's grant, whatever else is in its line. `None` if none of them has a grant.
     #[must_use]
     pub fn sub_policy(&self, call: &RuledCall<'_>) -> Option<SubPolicy> {
         if !self.has_grants {
@@ -504,14 +504,14 @@ impl RuleSet {
     }
 }
 
-/// What is made of one part of a call. Of all but one nothing more is told.
+/// Judgement on one part of a call. Of all but one nothing more is told.
 struct Judged<'a> {
     action: Action,
     by: By<'a>,
     about: Option<&'a Value<'a>>,
 }
 
-/// Of two that are equally strict, the first.
+/// The stricter of two; of equals, the first.
 fn stricter<'a>(one: Judged<'a>, other: Judged<'a>) -> Judged<'a> {
     if other.action > one.action { other } else { one }
 }
@@ -532,7 +532,7 @@ impl Judged<'_> {
 }
 
 impl Decision {
-    /// What would have changed it, as something to do.
+    /// Remedy: what would have changed it, as something to do.
     #[doc(hidden)]
     #[must_use]
     pub fn remedy(&self, call: &RuledCall<'_>) -> String {

@@ -1,4 +1,4 @@
-//! What a rule's pattern matches (S0-51), and how specific it is (C-3).
+//! Patterns of rules: what each matches (S0-51), and how specific it is (C-3).
 //!
 //! An allowing rule must cover all that a part of a call may mean; a rule that asks or denies need only touch it. So what is
 //! not known of a command line (a variable's value) is never allowed by a pattern, and never slips past one.
@@ -31,7 +31,7 @@ pub enum Value<'a> {
     UnknownCommand,
     /// A command line that nothing looks at.
     WholeLine,
-    /// What a program is given to read at its start, or typed. Only rules about a text look into it.
+    /// Text that a program is given to read at its start, or typed. Only rules about a text look into it.
     Input(&'a str),
     /// A host and its port.
     Host(&'a str, u16),
@@ -62,7 +62,7 @@ pub(super) struct Pairs(u64);
 impl Pairs {
     const NONE: Self = Self(0);
 
-    /// Of a value that is not text, and of what a hole stands for: any.
+    /// Pairs of a value: any where it is not text, and where a hole stands.
     pub(super) fn of(value: &Value<'_>) -> Self {
         match value {
             Value::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
@@ -91,7 +91,7 @@ impl Pairs {
     }
 }
 
-/// What is wrong with a rule's `pattern`.
+/// Mistake in a rule's `pattern`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulePatternError {
@@ -100,7 +100,7 @@ pub enum RulePatternError {
     Malformed {
         /// As it is written.
         text: String,
-        /// Why.
+        /// Cause.
         source: PatternError,
     },
 }
@@ -161,7 +161,7 @@ impl Matcher {
         Self::Phrase(Wildcard::new(&format!("*{}*", text.to_ascii_lowercase())))
     }
 
-    /// What a value must have for the pattern to be about it.
+    /// Pairs that a value must have for the pattern to be about it.
     pub(super) fn pairs(&self) -> Pairs {
         match self {
             Self::Command(pattern) => pattern.pairs,
@@ -170,12 +170,12 @@ impl Matcher {
         }
     }
 
-    /// Whether it is about some commands.
+    /// True if it is about some commands.
     pub(super) fn is_command(&self) -> bool {
         matches!(self, Self::Command(_))
     }
 
-    /// Whether it is one command and no other.
+    /// True if it is one command and no other.
     pub(super) fn is_exact(&self) -> bool {
         matches!(self, Self::Command(pattern) if pattern.stars == 0)
     }
@@ -184,7 +184,7 @@ impl Matcher {
         matches!(self, Self::Command(_) | Self::Phrase(_))
     }
 
-    /// What the rule that this is a part of says of a value, if it is about it.
+    /// Action of its rule on a value, if it is about it.
     pub(super) fn applies(&self, action: Action, value: &Value<'_>) -> Option<Action> {
         let tightens = action != Action::Allow;
         let does = match (self, value) {
@@ -231,7 +231,7 @@ impl Matcher {
     }
 }
 
-/// What the patterns of a permission mean.
+/// Meaning of a permission's patterns.
 enum Meaning {
     Command,
     Path,
@@ -273,7 +273,7 @@ pub struct Wildcard {
     stars: usize,
     /// Those that all that it matches has.
     pairs: Pairs,
-    /// The same with the program's name alone in place of a path that it begins with.
+    /// The pattern with the program's name alone in place of a path that it begins with.
     by_name: Option<Box<Self>>,
 }
 
@@ -305,7 +305,7 @@ impl Wildcard {
         &self.text
     }
 
-    /// Whether it matches a text.
+    /// True if it matches a text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
@@ -320,8 +320,8 @@ impl Wildcard {
         self.stars == 1 && text.len() + 2 == self.text.len() && self.text.as_bytes().strip_suffix(b" *") == Some(text)
     }
 
-    /// Whether it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn is
-    /// covered by a pattern for the outer one that names it.
+    /// True if it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn
+    /// is covered by a pattern for the outer one that names it.
     pub(crate) fn covers(&self, command: &Part) -> bool {
         if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
@@ -344,7 +344,7 @@ impl Wildcard {
         self.matches(text) && covers(&self.words().collect::<Vec<_>>(), words)
     }
 
-    /// Whether it is about a command, or may be, however the program is called.
+    /// True if it is about a command, or may be, however the program is called.
     fn is_about(&self, command: &Part) -> bool {
         if command.sets_anything() {
             let name = self.text.split(['=', '*']).next().unwrap_or_default();
@@ -362,7 +362,7 @@ impl Wildcard {
             || self.by_name.as_ref().is_some_and(|this| this.touches(by_name.as_deref().unwrap_or(command.text())))
     }
 
-    /// Whether it matches a command for something that its holes may stand for.
+    /// True if it matches a command for something that its holes may stand for.
     fn touches(&self, command: &str) -> bool {
         let Some(hole) = command.find(HOLE) else { return self.matches(command) };
         let (literal, prefix) = (&command.as_bytes()[..hole], &self.text.as_bytes()[..self.prefix]);
@@ -377,7 +377,7 @@ impl Wildcard {
     }
 }
 
-/// Whether a pattern's words cover a command's, each by each: a `*` alone any number of them.
+/// True if a pattern's words cover a command's, each by each: a `*` alone any number of them.
 fn covers(pattern: &[&str], words: &[Text]) -> bool {
     let one = |pattern: &str, word: &Text| !word.several && matches(pattern.as_bytes(), word.text.as_bytes());
     let (mut p, mut w) = (0, 0);
@@ -418,7 +418,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Whether two patterns have a text in common.
+/// True if two patterns have a text in common.
 fn meet(one: &[u8], other: &[u8]) -> bool {
     // row[j]: whether the rest of `one` and `other[j..]` have one.
     let mut row: Vec<bool> = (0..=other.len()).map(|j| other[j..].iter().all(|byte| *byte == b'*')).collect();

@@ -1,4 +1,4 @@
-//! What a rule is about: a tool, a server's tools, a capability, everything (S0-50).
+//! Subject of a rule: a tool, a server's tools, a capability, everything (S0-50).
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub enum Permission {
     Any,
 }
 
-/// What is wrong with a rule's `permission`.
+/// Mistake in a rule's `permission`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermissionError {
@@ -113,7 +113,7 @@ impl Permission {
         }
     }
 
-    /// Whether it is about a tool, or what that tool uses.
+    /// True if it is about a tool, or what that tool uses.
     pub(super) fn covers(&self, called: &str, used: Capability) -> bool {
         match self {
             Self::Any => true,

@@ -6,7 +6,8 @@ use super::pattern::Matcher;
 use super::permission::Permission;
 use super::rule::{Action, RuleScope};
 
-/// What is compared, in this order; the smaller decides. No two rules of a set are equal, for each was added at another time.
+/// Values that are compared, in this order; the smaller decides. No two rules of a set are equal, for each was added at
+/// another time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// A manifest's deny is before everything: nothing lifts it (S0-55).
@@ -47,7 +48,7 @@ impl Rank {
         }
     }
 
-    /// The same of a rule that a subagent inherits: what denies cannot be lifted there.
+    /// Rank of a rule that a subagent inherits: what denies cannot be lifted there.
     pub(super) fn pinned(self, action: Action) -> Self {
         Self { pinned: Reverse(self.pinned.0 || action == Action::Deny), ..self }
     }

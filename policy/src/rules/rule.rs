@@ -16,10 +16,10 @@ pub struct Rule {
     /// A command, path or host pattern (S0-51); without it, everything.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pattern: Option<String>,
-    /// What to do.
+    /// Action to take.
     #[serde(default)]
     pub action: Action,
-    /// What a command that this rule lets pass may do, where that is less than its session may (S0-15).
+    /// Rights of a command that this rule lets pass, where that is less than its session may (S0-15).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub grant: Option<RuleGrant>,
 }
@@ -51,7 +51,7 @@ impl Rule {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RuleGrant {
-    /// What may be changed: path patterns, as in `requires.fs`.
+    /// Places that may be changed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write: Option<Vec<PathTemplate>>,
     /// Whom it may reach: host patterns, as in `requires.net`.

@@ -1,4 +1,4 @@
-//! What a call of a shell is narrowed to, within what its session may do (S0-15).
+//! Sub-policy that a call of a shell is narrowed to, within what its session may do (S0-15).
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ impl Narrower {
     }
 }
 
-/// Why a call may do less than its session, and how much of it is left. A kind that is `None` is not narrowed.
+/// Reason why a call may do less than its session, and the rest that is left. A kind that is `None` is not narrowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubPolicy {
     by: By,
@@ -51,8 +51,8 @@ enum By {
 }
 
 impl SubPolicy {
-    /// Of a line whose commands all only read: nothing that was granted is changed. The restricted shell has commands that fetch, and
-    /// they reach what was granted (C-20).
+    /// Sub-policy of a line whose commands all only read: nothing that was granted is changed. The restricted shell has
+    /// commands that fetch, and they reach what was granted (C-20).
     #[must_use]
     pub fn reading() -> Self {
         Self { by: By::Reading, write: Some(Scope::default()), net: None }
@@ -79,13 +79,13 @@ impl SubPolicy {
         Self { by, write: both(self.write, other.write), net: both(self.net, other.net) }
     }
 
-    /// Whether it says what may be changed.
+    /// True if it says what may be changed.
     #[must_use]
     pub fn bounds_writing(&self) -> bool {
         self.write.is_some()
     }
 
-    /// What narrows it: `reading`, or `rule` and where the rules stand.
+    /// Cause of the narrowing: `reading`, or `rule` and where the rules stand.
     #[must_use]
     pub fn by(&self) -> String {
         match &self.by {
@@ -94,25 +94,25 @@ impl SubPolicy {
         }
     }
 
-    /// What is left of what may be changed. A name that is kept stays kept, also if a rule names it.
+    /// Rest of what may be changed. A name that is kept stays kept, also if a rule names it.
     #[must_use]
     pub fn write_within(&self, session: &Scope<PathRegion>) -> Scope<PathRegion> {
         self.write.as_ref().map_or_else(|| session.clone(), |write| session.meet_without_naming(write))
     }
 
-    /// What is left of whom may be reached.
+    /// Rest of whom may be reached.
     #[must_use]
     pub fn net_within(&self, session: &Scope<HostPattern>) -> Scope<HostPattern> {
         self.net.as_ref().map_or_else(|| session.clone(), |net| session.meet(net))
     }
 
-    /// Whether it leaves this host, of those that the session may reach.
+    /// True if it leaves this host, of those that the session may reach.
     #[must_use]
     pub fn leaves_host(&self, host: &Host, port: u16) -> bool {
         self.net.as_ref().is_none_or(|net| net.iter().any(|(pattern, _)| pattern.covers(host, port)))
     }
 
-    /// The same as plans have it; `None` if it says nothing of that.
+    /// Network as plans have it; `None` if it says nothing of that.
     pub(crate) fn network_within(&self, session: &Network) -> Option<Network> {
         let net = self.net.as_ref()?;
         let mut hosts = Scope::default();
@@ -121,7 +121,7 @@ impl SubPolicy {
         Some(Network { hosts, ..session.clone() })
     }
 
-    /// What is left, for people and the envelope.
+    /// Report of what is left, for people and the envelope.
     #[must_use]
     pub fn told(&self, effective: &EffectiveSet) -> SubPolicyReport {
         let (write, net) = (self.write_within(effective.rights().write()), self.net_within(effective.rights().hosts()));
@@ -136,9 +136,9 @@ impl SubPolicy {
 /// The sub-policy of a call, as the envelope has it (S0-15).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubPolicyReport {
-    /// What narrows it: `reading`, `profile` and its name, or `rule` and where the rules stand.
+    /// Cause of the narrowing: `reading`, `profile` and its name, or `rule` and where the rules stand.
     pub by: String,
-    /// What the call may change of what was granted. Its own directories (`TMPDIR`, `HOME`) are not counted.
+    /// Granted places that the call may change. Its own directories (`TMPDIR`, `HOME`) are not counted.
     pub write: Vec<String>,
     /// Whom it may reach.
     pub net: Vec<String>,

@@ -22,15 +22,15 @@ pub struct Line {
     /// Every simple command, an outer one before those of its substitutions; what was met before the reason in `unknown`,
     /// if there is one.
     pub commands: Vec<Simple>,
-    /// Why it was not understood as a whole.
+    /// Reason why it was not understood as a whole.
     pub unknown: Option<Unknown>,
 }
 
-/// What was not understood.
+/// Text that was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unknown {
-    /// Why, in words for model and person.
+    /// Reason, in words for model and person.
     pub why: String,
     /// Where, in bytes from the start.
     pub at: usize,
@@ -43,11 +43,11 @@ pub struct Unknown {
 pub struct Simple {
     /// The command's name and its arguments, quotes removed.
     pub words: Vec<Word>,
-    /// What stands before them.
+    /// Assignments before them.
     pub assignments: Vec<Assignment>,
     /// Its redirections, in their order.
     pub redirects: Vec<Redirect>,
-    /// What it lies in, the outermost first.
+    /// Nests that it lies in, the outermost first.
     pub within: Vec<Nest>,
 }
 
@@ -117,7 +117,7 @@ pub struct Redirect {
     pub target: Option<Word>,
 }
 
-/// What a command lies in.
+/// Construct that a command lies in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nest {
@@ -194,7 +194,7 @@ impl Simple {
         self.words.first().and_then(Word::text)
     }
 
-    /// Whether it reads from a pipe.
+    /// True if it reads from a pipe.
     #[must_use]
     pub fn piped(&self) -> bool {
         self.within
@@ -213,7 +213,7 @@ impl Word {
         }
     }
 
-    /// What it certainly begins with.
+    /// Text that it certainly begins with.
     #[must_use]
     pub fn known_start(&self) -> &str {
         match self {
@@ -225,14 +225,14 @@ impl Word {
         }
     }
 
-    /// Whether it may be none, or several, in any way: file names and braces too.
+    /// True if it may be none, or several, in any way: file names and braces too.
     #[must_use]
     pub fn may_be_several(&self) -> bool {
         let files = |piece: &Piece| matches!(piece, Piece::Glob(_) | Piece::Braces);
         self.may_split() || matches!(self, Self::Dynamic(pieces) if pieces.iter().any(files))
     }
 
-    /// Whether it may be none, or several, of which only the first begins as this one does.
+    /// True if it may be none, or several, of which only the first begins as this one does.
     #[must_use]
     pub fn may_split(&self) -> bool {
         match self {
@@ -253,8 +253,8 @@ impl Word {
         }
     }
 
-    /// Whether one of the words that it becomes may begin with `-`. `$HOME` and `$PWD` begin with a slash unless the line
-    /// sets them.
+    /// True if one of the words that it becomes may begin with `-`. `$HOME` and `$PWD` begin with a slash unless the
+    /// line sets them.
     #[must_use]
     pub fn may_be_option(&self) -> bool {
         let Self::Dynamic(pieces) = self else { return self.known_start().starts_with('-') };

@@ -17,14 +17,14 @@ use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word};
 
 pub use commands::{RULES, Rule};
 
-/// Why a line is refused.
+/// Refusal of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The command, as far as it is known.
     pub command: String,
-    /// Why.
+    /// Reason.
     pub why: String,
-    /// What to do instead.
+    /// Advice what to do instead.
     pub remedy: String,
 }
 
@@ -44,7 +44,7 @@ fn refuse<T>(command: impl Into<String>, why: impl Into<String>, remedy: impl In
     Err(Refusal { command, why: why.into(), remedy: remedy.into() })
 }
 
-/// What only the shell itself has, and no file stands for.
+/// Commands that only the shell itself has, and no file stands for.
 const BUILTINS: &[&str] = &["[[", ":", "cd", "command", "exit", "read", "type"];
 
 /// Where git finds itself when it starts itself.
@@ -55,8 +55,8 @@ const GIT_ITSELF: &[&str] = &[
     "/usr/local/libexec/git-core/git",
 ];
 
-/// What a restricted shell may start, and what that may start, whatever a line says: the programs of [`RULES`] and nothing else.
-/// The kernel is told so; [`judge`] explains it before.
+/// Programs that a restricted shell may start, and that these may start, whatever a line says: the programs of
+/// [`RULES`] and nothing else. The kernel is told so; [`judge`] explains it before.
 #[must_use]
 pub fn programs() -> Vec<HostPath> {
     let names = RULES.iter().flat_map(|rule| rule.names).filter(|name| !BUILTINS.contains(name));

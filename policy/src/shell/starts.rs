@@ -1,5 +1,5 @@
-//! What a simple command starts besides itself: the commands of wrappers (`env`, `time`, `xargs`, `find -exec`), and the lines
-//! that shells are handed (`sh -c`, `eval`).
+//! Commands that a simple command starts besides itself: the commands of wrappers (`env`, `time`, `xargs`, `find
+//! -exec`), and the lines that shells are handed (`sh -c`, `eval`).
 //!
 //! It errs on the side of more: an option that is not known here may take a value or not, and then every word behind it may be
 //! a command's name. Who denies finds it; who allows has one more command to allow.
@@ -42,8 +42,8 @@ impl Text {
         (!self.several && !self.text.contains(HOLE)).then_some(self.text.as_str())
     }
 
-    /// Of a word that bash's grammar did not read: what expands in it is not known. Its quotes are gone, so that a glob or a brace
-    /// may be one.
+    /// Text of a word that bash's grammar did not read: what expands in it is not known. Its quotes are gone, so that a
+    /// glob or a brace may be one.
     #[must_use]
     pub fn unparsed(word: &str) -> Self {
         match first_expansion(word) {
@@ -106,7 +106,7 @@ pub enum Start {
     },
 }
 
-/// What is known of a wrapper.
+/// Facts known of a wrapper.
 struct Wrapper {
     /// Letters of options without a value.
     flags: &'static str,
@@ -262,7 +262,7 @@ pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a program reads a line as a shell does, behind `-c`.
+/// True if a program reads a line as a shell does, behind `-c`.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh")
@@ -274,7 +274,7 @@ pub fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(left, _)| is_name(left))
 }
 
-/// What a command starts, one step deep.
+/// Starts of a command, one step deep.
 pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
     let Some((first, args)) = words.split_first() else { return Vec::new() };
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
@@ -320,7 +320,7 @@ fn looks_up(args: &[Text]) -> bool {
     says_what_it_is(args.iter().map_while(Text::fixed))
 }
 
-/// Whether `command` with these arguments starts nothing.
+/// True if `command` with these arguments starts nothing.
 pub(crate) fn says_what_it_is<'a>(args: impl IntoIterator<Item = &'a str>) -> bool {
     args.into_iter().take_while(|arg| arg.starts_with('-') && *arg != "--").any(|arg| arg.contains(['v', 'V']))
 }
@@ -413,7 +413,7 @@ pub(crate) fn assigned(word: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, value))
 }
 
-/// Whether a word is an assignment whose name is not known.
+/// True if a word is an assignment whose name is not known.
 fn may_assign(word: &Text) -> bool {
     word.several || word.text.split('=').next().is_some_and(|name| name.contains(HOLE))
 }
@@ -437,7 +437,7 @@ fn splits_words(arg: &Text) -> bool {
     letters.is_some_and(|letters| letters.contains('S')) || (long.len() > 2 && "--split-string".starts_with(long))
 }
 
-/// What stands for a command in words that a builtin evaluates: the index in `printf -v 'a[$(x)]'`.
+/// Commands in words that a builtin evaluates: the index in `printf -v 'a[$(x)]'`.
 fn substitutions(args: &[Text]) -> Vec<Start> {
     let evaluated = args.iter().enumerate().filter(|(_, arg)| arg.text.contains("$(") || arg.text.contains('`'));
     evaluated.map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 }).collect()
@@ -627,7 +627,7 @@ fn behind(args: &[Text], at: usize) -> Vec<Start> {
     }
 }
 
-/// What a word is among a wrapper's options.
+/// Kind of a word among a wrapper's options.
 enum Option_ {
     /// One, with so many words.
     Takes(usize),
@@ -673,7 +673,7 @@ pub struct Started {
     pub within: Vec<(Arc<[Text]>, usize)>,
 }
 
-/// Whether a command starts something that is none of its own words.
+/// True if a command starts something that is none of its own words.
 fn looks_further(name: &str, words: &[Text]) -> bool {
     is_shell(name)
         || matches!(name, "eval" | "trap" | "find" | "fd" | "fdfind")
@@ -694,7 +694,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What `words` start, which stand in `within`. Of these the last `along` have them among their own words.
+    /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words.
     fn below(&mut self, words: &[Text], within: &[(Arc<[Text]>, usize)], along: usize) {
         let direct = starts(words);
         let shared: Arc<[Text]> = words.into();
@@ -856,7 +856,7 @@ mod tests {
         }
     }
 
-    /// What bash's grammar did not read is not taken as it is where bash may make another word of it.
+    /// A word that bash's grammar did not read is not taken as it is where bash may make another of it.
     #[test]
     fn globs_and_braces_are_not_known() {
         for (word, known) in [

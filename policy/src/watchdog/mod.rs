@@ -18,17 +18,17 @@ use crate::tool::Subject;
 
 pub use packs::{Builtin, Faulty, Guard, PACKS, Pack, check};
 
-/// What a watchdog is shown (S0-58).
+/// Facts that a watchdog is shown (S0-58).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CallFacts<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// What the tool is about, as it says itself.
+    /// Subject of the tool, as it says itself.
     pub subject: Subject,
     /// Its arguments, validated.
     pub args: &'a Value,
-    /// What it would do, worked out from them: paths are resolved.
+    /// Needs, worked out from them: paths are resolved.
     pub needs: &'a CallNeeds,
     /// The workspace's first root.
     pub root: &'a HostPath,
@@ -72,7 +72,8 @@ impl<'a> ExecFacts<'a> {
     }
 }
 
-/// What a watchdog wants to see, besides every call. Each has its price, paid by the sessions that it watches and by no others.
+/// Things that a watchdog wants to see, besides every call. Each has its price, paid by the sessions that it watches
+/// and by no others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Command lines, taken apart ([`CallFacts::line`]).
@@ -82,14 +83,14 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// What either wants.
+    /// Union of both.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { lines: self.lines || other.lines, execs: self.execs || other.execs }
     }
 }
 
-/// What a watchdog says (S0-59). In the order of their strength.
+/// Verdict of a watchdog (S0-59). In the order of their strength.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing against it. Not a grant (S0-60).
@@ -100,7 +101,7 @@ pub enum Verdict {
     Deny(Reason),
 }
 
-/// Why, in words that the model is shown, and by which rule.
+/// Reason in words that the model is shown, and by which rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     /// The rule's name.
@@ -128,7 +129,7 @@ pub trait Watchdog {
     /// Judges one call.
     fn judge(&self, call: &CallFacts<'_>) -> Verdict;
 
-    /// What it wants to see besides.
+    /// Things that it wants to see besides.
     fn wants(&self) -> Wants {
         Wants::default()
     }

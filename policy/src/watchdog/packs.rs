@@ -46,7 +46,7 @@ pub const PACKS: &[&[Guard]] = &[
 pub struct Faulty {
     /// The rule.
     pub rule: &'static str,
-    /// What it should have denied, or let pass.
+    /// Example that it should have denied, or let pass.
     pub example: &'static str,
 }
 
@@ -134,7 +134,7 @@ impl Builtin {
         }
     }
 
-    /// Whether no rule asks about this command or denies it.
+    /// True if no rule asks about this command or denies it.
     pub(crate) fn lets_pass(self, words: Vec<String>) -> bool {
         verdict(&[Command::of(words)]) == Verdict::Allow
     }
@@ -175,7 +175,7 @@ fn statement(sql: &SqlNeed) -> Verdict {
     verdict(&[Command::of(words.collect())])
 }
 
-/// What a tool is about that the rules do not know, or that does more than it says.
+/// Verdict on a subject that the rules do not know, or that does more than it says.
 fn unknown(call: &CallFacts<'_>) -> Verdict {
     let ask = |text: String| Verdict::Ask(Reason { rule: "unknown-tool".to_owned(), text });
     // What a call changes is for rules to decide, if it is known.
@@ -242,7 +242,7 @@ fn unwrapped(view: &[Command], at: usize) -> Option<Command> {
     })
 }
 
-/// What `xargs` puts behind its command, where the line says it.
+/// Words that `xargs` puts behind its command, where the line says it.
 fn fed(view: &[Command], at: usize) -> Option<Vec<String>> {
     let (command, before) = (view.get(at)?, view.get(at.checked_sub(1)?)?);
     let (name, args) = before.program()?;
@@ -269,7 +269,7 @@ fn started(command: &Command) -> Vec<Vec<Command>> {
     starts.chain(quoted).filter(|view| !view.is_empty()).collect()
 }
 
-/// What is in quotes and has a blank: it may be a line for a shell.
+/// Texts in quotes that have a blank: it may be a line for a shell.
 fn quoted(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -283,7 +283,7 @@ fn quoted(text: &str) -> Vec<&str> {
     found
 }
 
-/// The same commands, with the paths of those that change files as they are behind a `cd`.
+/// These commands, with the paths of those that change files as they are behind a `cd`.
 fn placed(commands: &[Command]) -> Vec<Command> {
     let mut here: Option<String> = None;
     let mut placed = Vec::new();
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
     use crate::need::CallNeeds;
 
-    /// What is made of a call with such needs.
+    /// Verdict on a call with such needs.
     fn verdict_of(subject: Subject, needs: &CallNeeds) -> Verdict {
         Builtin.judge(&CallFacts {
             tool: "t",

@@ -72,7 +72,7 @@ struct Cutter {
     outer: Vec<Outer>,
 }
 
-/// What a parenthesis or a substitution interrupts.
+/// State that a parenthesis or a substitution interrupts.
 #[derive(Default)]
 struct Outer {
     quote: Option<char>,

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Arguments that can be typed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,8 +37,8 @@ pub(super) struct Arguments {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// What to log to standard error: `off`, `error`, `warn` (the default), `info`, `debug`, `trace`, or a filter such as
-    /// `callgate::trust=info`. With --json each line is a JSON object.
+    /// Level of the log on standard error: `off`, `error`, `warn` (the default), `info`, `debug`, `trace`, or a filter
+    /// such as `callgate::trust=info`. With --json each line is a JSON object.
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(super) log: Option<String>,
     #[command(subcommand)]
@@ -69,7 +69,7 @@ pub(super) enum Command {
     Attempt(Attempt),
 }
 
-/// What a session may do.
+/// Grants of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Grants {
@@ -230,7 +230,7 @@ pub(super) struct Call {
     /// Also print a program's output to standard error while it runs.
     #[arg(long)]
     pub(super) stream: bool,
-    /// What happens to a call that no rule decides. Overrides the manifest. Typing a call approves it, unless a rule or a
+    /// Action on a call that no rule decides. Overrides the manifest. Typing a call approves it, unless a rule or a
     /// watchdog asks or denies, so `ask`, `allowlist` and `auto-edit` matter only with `--asked-by agent`.
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
@@ -313,7 +313,7 @@ pub(super) struct Mcp {
     /// configuration. It speaks MCP on its standard input and output.
     #[arg(long, requires = "server", conflicts_with_all = ["http", "session"])]
     pub(super) wrap: bool,
-    /// What rules call the server, as in `mcp:NAME:TOOL`. Default: what its command is called.
+    /// Name of the server in rules, as in `mcp:NAME:TOOL`. Default: the name of its command.
     #[arg(long, value_name = "NAME", requires = "wrap")]
     pub(super) name: Option<String>,
     /// The server and its arguments.
@@ -449,7 +449,7 @@ pub(super) struct Sessions {
     pub(super) act: SessionAct,
 }
 
-/// What can be done with recorded sessions. ID is a session's id, or a beginning of it that no other has.
+/// Acts on recorded sessions. ID is a session's id, or a beginning of it that no other has.
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionAct {
     /// Make a session, and print its id.
@@ -506,13 +506,13 @@ pub(super) struct NewSession {
     pub(super) grants: Grants,
     #[command(flatten)]
     pub(super) offer: Offer,
-    /// What the session is called in lists.
+    /// Title of the session in lists.
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
     /// Which tools there are and what they may do (see `callgate call --help`).
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) profile: Option<String>,
-    /// What happens to a call that no rule decides. Overrides the manifest.
+    /// Action on a call that no rule decides. Overrides the manifest.
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
 }
@@ -545,7 +545,7 @@ pub(super) struct Prune {
     pub(super) keep_size: Option<String>,
 }
 
-/// What happens to a call that no rule decides.
+/// Action on a call that no rule decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Mode {

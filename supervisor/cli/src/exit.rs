@@ -25,7 +25,7 @@ pub(super) const SOFTWARE: u8 = 70;
 pub(super) const DENIED: u8 = 77;
 pub(super) const TIMEOUT: u8 = 124;
 
-/// Why a command did not do what was asked.
+/// Reason why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Something typed is wrong.
@@ -45,7 +45,7 @@ pub(super) enum Failure {
     /// Reading or writing for the person failed.
     #[error("{what}")]
     Io { what: String, source: io::Error },
-    /// What was typed names something that cannot be used.
+    /// The words typed name something that cannot be used.
     #[error("{what}")]
     Named { what: String, source: io::Error },
     /// Whoever read our output is gone: nobody is left to be told.
@@ -124,7 +124,7 @@ impl Failure {
         }
     }
 
-    /// What to do next, where there is something.
+    /// Advice what to do next, where there is something.
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Open(OpenError::Host(host)) => Some(host.remedy().to_owned()),
@@ -198,7 +198,8 @@ fn remedy_of(denial: &Denial) -> Option<String> {
     denial.remedy_to_type().map(str::to_owned)
 }
 
-/// What fails in a sandbox in which everything else works: a second listener (seccomp(2)), and a look at the mounts.
+/// True if this fails in a sandbox in which everything else works: a second listener (seccomp(2)), and a look at the
+/// mounts.
 fn is_in_a_sandbox(failed: &StepFailure) -> bool {
     let errno = failed.errno.map(rustix::io::Errno::from_raw_os_error);
     matches!(

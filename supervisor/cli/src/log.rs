@@ -1,4 +1,4 @@
-//! What callgate does meanwhile, in lines on standard error (`--log`).
+//! Log of what callgate does meanwhile, in lines on standard error (`--log`).
 //!
 //! Names and messages in such a line come from what is confined, too. Nothing of them reaches the terminal as a command, or
 //! stands at the beginning of a line: the one line break of an event is the one that ends it.

@@ -93,7 +93,7 @@ fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result
 /// How long threads may take that still read or write when all else is over.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// The same with a store in which sessions are recorded.
+/// Supervises with a store in which sessions are recorded.
 fn supervise_with<T>(
     store: Option<Store>,
     launcher: Launcher,

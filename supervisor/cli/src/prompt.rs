@@ -67,7 +67,7 @@ async fn ask(question: &Question) -> Option<Answer> {
     Some(answer)
 }
 
-/// The same for questions, one after the other.
+/// Asks questions, one after the other.
 async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
     let terminal = hold().await?;
     let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
@@ -112,7 +112,7 @@ fn asks(query: &Query) -> &'static str {
     }
 }
 
-/// What a line says: numbers of options, or something else in words. `None` for numbers that there are not.
+/// Choices of a line: numbers of options, or something else in words. `None` for numbers that there are not.
 fn chosen(query: &Query, line: &str) -> Option<Vec<String>> {
     let is_number = |c: char| c.is_ascii_digit() || c == ',' || c == ' ';
     if query.options.is_empty() || !line.chars().all(is_number) {

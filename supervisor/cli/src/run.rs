@@ -19,7 +19,7 @@ use super::terminal::{Outer, Relay};
 use super::{show, supervise_with, variables};
 use callgate::shown::{escaped_json, escaped_lines};
 
-/// What a terminal or a process manager sends that is meant for the command.
+/// Signals from a terminal or a process manager that are meant for the command.
 const PASSED_ON: [SignalKind; 6] = [
     SignalKind::interrupt(),
     SignalKind::terminate(),
@@ -164,7 +164,7 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
     Ok(Some(fd.into()))
 }
 
-/// Why the command was ended, if it was ended for a limit: it can no longer say so itself.
+/// Tells why the command was ended, if it was ended for a limit: it can no longer say so itself.
 fn tell_limit(session: &Session, end: &ProgramEnd) {
     let Some(denial) = session.ended_for(end) else { return };
     let remedy = denial.remedy_to_type().unwrap_or_default();
@@ -202,7 +202,7 @@ fn tell_not_started(program: &Program) {
     tell(&text);
 }
 
-/// What else was refused: protected names, the network, sockets of other programs.
+/// Tells what else was refused: protected names, the network, sockets of other programs.
 fn tell_refused(envelope: &ResultEnvelope) {
     let notes = envelope.data.as_ref().and_then(|data| data["notes"].as_array());
     let lines = notes.into_iter().flatten().filter_map(|note| note.as_str());

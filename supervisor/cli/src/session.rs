@@ -17,7 +17,7 @@ use super::exit::Failure;
 use super::paint::{self, Word};
 use super::{forked, show, supervise_with};
 
-/// What a session was made with, as the store keeps it.
+/// Settings that a session was made with, as the store keeps them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
@@ -133,7 +133,7 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a session is to be made with.
+/// Settings that a session is to be made with.
 pub(super) struct Kept {
     settings: Settings,
     title: Option<String>,
@@ -174,7 +174,7 @@ pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
     Ok(store.session(&id)?)
 }
 
-/// The same grants from wherever the next command is started, without secrets.
+/// These grants from wherever the next command is started, without secrets.
 pub(super) fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     let absolute = |path: &mut PathBuf| -> Result<(), Failure> {
         *path = std::path::absolute(&path).map_err(Failure::named(format!("find {}", path.display())))?;

@@ -22,7 +22,7 @@ use super::exit::Failure;
 /// The flag that can name a file to come.
 const WRITE: &str = "--write";
 
-/// What the session is for, from the grants that were typed.
+/// Specification of the session, from the grants that were typed.
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     let workspace = match &grants.workspace {
         Some(dir) => dir.clone(),
@@ -95,12 +95,12 @@ pub(super) fn tell_repository(session: &Session, names_git: bool, exit_code: Opt
     }
 }
 
-/// Whether a command line has the word `git`, by any path.
+/// True if a command line has the word `git`, by any path.
 pub(super) fn names_git(line: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && !"-_.".contains(c)).any(|word| word == "git")
 }
 
-/// What the person may not have meant. That the workspace is a part of a repository matters to git alone.
+/// Tells what the person may not have meant. That the workspace is a part of a repository matters to git alone.
 pub(super) fn tell_warnings(session: &Session) {
     let told = |warning: &&Warning| !matches!(warning, Warning::PartOfRepository { .. });
     for warning in session.warnings().iter().filter(told) {
@@ -154,7 +154,7 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
     })
 }
 
-/// What becomes of trust for once.
+/// Fate of trust for once.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trust {
     /// It is used up.
@@ -163,7 +163,8 @@ pub(super) enum Trust {
     LookedAt,
 }
 
-/// What the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word about it (X1-35).
+/// Specification with what the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word
+/// about it (X1-35).
 pub(super) fn of_directory(workspace: PathBuf, trust: Trust) -> Result<SessionSpec, Failure> {
     // Where there is no home there is nothing trusted, which matters only where there is something to trust.
     let list = match TrustList::of_user() {

@@ -32,7 +32,7 @@ pub(super) struct Outer {
     terminal: OwnedFd,
     /// Which of standard input, output and error are terminals.
     streams: [bool; 3],
-    /// Whether it is the program's to be controlled from, or shows its standard error only.
+    /// True if it is the program's to be controlled from; false if it shows its standard error only.
     controls: bool,
 }
 
@@ -125,7 +125,7 @@ fn set_modes(outer: &Outer, terminal: &Terminal) -> rustix::io::Result<()> {
     rustix::termios::tcsetattr(terminal, OptionalActions::Now, &modes)
 }
 
-/// Whether this process may read the terminal and change it. One that does not control it always may.
+/// True if this process may read the terminal and change it. One that does not control it always may.
 fn in_foreground(terminal: &OwnedFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
         || rustix::termios::tcgetsid(terminal).is_err()
@@ -139,12 +139,12 @@ pub(super) struct Relay {
     end: Option<OwnedFd>,
     told: Told,
     controls: bool,
-    /// Whether the person's terminal hands over every key as it is.
+    /// True if the person's terminal hands over every key as it is.
     raw: Cell<bool>,
     woken: Notify,
 }
 
-/// What a terminal or its shell tells.
+/// Facts that a terminal or its shell tells.
 struct Told {
     resized: tokio::signal::unix::Signal,
     /// To stop, and to go on. Without a terminal to give back, the kernel stops this process as any other.
@@ -187,7 +187,7 @@ struct Copying {
 }
 
 impl Copying {
-    /// What the program writes, to the person. Ends when it has ended, or nobody is left to see it.
+    /// Hands on what the program writes, to the person. Ends when it has ended, or nobody is left to see it.
     async fn show(&self) {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(got @ 1..) = self.terminal.read(&mut buffer).await {
@@ -197,7 +197,7 @@ impl Copying {
         }
     }
 
-    /// What the person types, to the program. Ends when the person's terminal is gone.
+    /// Hands on what the person types, to the program. Ends when the person's terminal is gone.
     async fn hand_on_keys(&self) {
         let mut buffer = vec![0; 4 * 1024];
         loop {

@@ -177,7 +177,7 @@ fn people(out: &mut Vec<u8>, tool: &Tool) -> std::io::Result<()> {
     writeln!(out, "requires: {requires}\nparameters: {parameters}")
 }
 
-/// What a declared tool gets and does besides, a line each.
+/// Further facts of a declared tool, a line each.
 pub(crate) fn further(out: &mut Vec<u8>, tool: &Tool, indent: &str) -> std::io::Result<()> {
     if !tool.variables().is_empty() {
         writeln!(out, "{indent}gets your variables: {}", escaped(&tool.variables().join(", ")))?;

@@ -56,7 +56,7 @@ fn revoked(out: &mut Vec<u8>, dir: &Path, was_there: bool, json: bool) -> std::i
     }
 }
 
-/// What was trusted, all of it: whoever reads it need not have read the file.
+/// Prints what was trusted, all of it: whoever reads it need not have read the file.
 fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) -> std::io::Result<()> {
     if json {
         return writeln!(out, "{}", escaped_json(&json!(trusted).to_string()));

@@ -21,7 +21,7 @@ const ENDED: u64 = u64::MAX;
 pub(super) struct Aborted(watch::Receiver<u64>);
 
 impl Aborts {
-    /// Of a call that begins now.
+    /// Listener of a call that begins now.
     pub(super) fn listen(&self) -> Aborted {
         Aborted(self.0.subscribe())
     }
@@ -30,7 +30,7 @@ impl Aborts {
         self.0.send_modify(|count| *count = count.saturating_add(1));
     }
 
-    /// Whether nothing may run any more.
+    /// True if nothing may run any more.
     pub(super) fn have_ended(&self) -> bool {
         *self.0.borrow() == ENDED
     }
@@ -42,8 +42,8 @@ impl Aborts {
 }
 
 impl Aborted {
-    /// What `work` returns, unless there is an abort first: then it is dropped, by which all that it started ends. After an
-    /// abort it is not begun.
+    /// Result of `work`, unless there is an abort first: then it is dropped, by which all that it started ends. After
+    /// an abort it is not begun.
     pub(super) async fn unless<T>(&mut self, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
         let work = pin!(work);
         if *self.0.borrow() == ENDED || self.0.has_changed().unwrap_or(true) {

@@ -25,20 +25,20 @@ use crate::session::{AGENTS_MAX, AgentStatus, CSV_WORKERS_MAX, Kept, Places, Que
 use crate::trace::{self, Traceparent};
 use crate::turn::{Concurrency, Turns};
 
-/// What a call may ask for, and what it gets if it does not: for an answer (X2-19), milliseconds.
+/// Bounds on what a call may ask for, and what it gets if it does not: for an answer (X2-19), milliseconds.
 const RESULT_TIMES: (u64, u64) = (1000, 3_600_000);
-/// The same to wait for several.
+/// Times to wait for several.
 const WAIT_TIMES: (u64, u64) = (10_000, 3_600_000);
 /// For both.
 const WAITS: Duration = Duration::from_secs(30);
-/// The same for a message.
+/// Times for a message.
 const INBOX_TIMES: (u64, u64) = (0, 600_000);
 /// Types that are any agent, where the manifest has none of that name.
 const ANY: [&str; 2] = ["general", "custom"];
 /// The type that has explicit tools.
 const CUSTOM: &str = "custom";
 
-/// What several agents wait for: their tasks, in order, and their places.
+/// Wait of several agents: their tasks, in order, and their places.
 struct Waiting {
     tasks: Mutex<VecDeque<Arc<Kept>>>,
     swarm: Arc<Swarm>,
@@ -355,7 +355,7 @@ impl Session {
         Ok(Done::of(json!({ "agents": agents, "timed_out": timed_out })))
     }
 
-    /// What came of the row that this session works on.
+    /// Takes the result of the row that this session works on.
     fn report_row(&self, args: &Value) -> Result<Done, CallError> {
         let item = self.kept.as_ref().and_then(|kept| Some((kept, kept.item.as_ref().filter(|item| item.is_of_csv)?)));
         let Some((kept, item)) = item else {

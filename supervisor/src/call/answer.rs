@@ -1,4 +1,4 @@
-//! What the host, or another process, answers to a call.
+//! Answers of the host, or of another process, to a call.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ impl Session {
         self.cut(tool, data)
     }
 
-    /// The same for a text that is a part of the result.
+    /// Result of a text that is a part of the result.
     pub(super) fn cut_text(&self, tool: &Tool, text: &str, data: impl FnOnce(&str) -> Value) -> Done {
         let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         if text.len() <= limit {

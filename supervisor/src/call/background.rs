@@ -40,7 +40,7 @@ const SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 /// How long is waited where a call says nothing: for the end of a task, and for its answer to an input (X2-3).
 const WAITS: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(1);
-/// What a call may ask for, milliseconds.
+/// Bounds on what a call may ask for, milliseconds.
 const TIMES: (u64, u64) = (1, 600_000);
 /// How much of a command a list shows, characters.
 const LISTED: usize = 200;
@@ -50,7 +50,7 @@ struct Follower {
     task: Arc<Task>,
     program: Arc<Program>,
     outputs: Vec<TaskOutput>,
-    /// What it reads first.
+    /// Input that it reads first.
     stdin: Option<Vec<u8>>,
     bounds: Bounds,
     timeout: Duration,
@@ -240,11 +240,11 @@ impl Session {
     }
 }
 
-/// What became of an input.
+/// Result of an input.
 struct Typed {
     written: usize,
     of: usize,
-    /// Why no more of it was written.
+    /// Reason why no more of it was written.
     why: Option<String>,
 }
 
@@ -271,7 +271,7 @@ async fn type_to(
     Typed { written, of: bytes.len(), why }
 }
 
-/// What a task has printed since somebody read it, and how far it is.
+/// Output of a task since somebody read it, and how far it is.
 fn delta(task: &Task, typed: Option<Typed>) -> Done {
     let mut heard = task.heard();
     let (stdout, stderr) = (heard.stdout.take(SHOWN), heard.stderr.take(SHOWN));

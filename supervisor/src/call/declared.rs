@@ -138,7 +138,7 @@ fn with_notes(mut text: String, notes: &[String]) -> String {
     text
 }
 
-/// What a tool has printed.
+/// Output of a tool.
 struct Heard {
     /// At most one byte more than a result may have.
     out: Vec<u8>,

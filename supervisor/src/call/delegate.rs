@@ -41,7 +41,7 @@ const COMPLAINT_MAX: usize = 4 * 1024;
 /// The line that tells an agent who has started it (X0-30).
 const CALLER: &str = "Another agent has started you, and reads your answer.";
 
-/// What a subagent has answered or what went wrong, in words; and what is known of its program however it ended.
+/// Answer of a subagent or what went wrong, in words; and what is known of its program however it ended.
 struct Answered {
     output: Result<String, String>,
     changes: Option<Changes>,
@@ -58,7 +58,7 @@ enum Waits {
     Nobody { recorder: Arc<Recorder>, origin: String, keeps: Option<Keeping> },
 }
 
-/// What the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
+/// Record that the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
 struct Keeping(Arc<Kept>);
 
 impl Drop for Keeping {
@@ -83,17 +83,17 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// What the agent will be.
+    /// Opening that the agent will be made with.
     pub(super) fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// Whether what is sent to the agent can reach it: it has the tool for that, and can call it.
+    /// True if what is sent to the agent can reach it: it has the tool for that, and can call it.
     pub(super) fn takes_input(&self) -> bool {
         self.opening.has(INBOX) && (self.runner.is_some() || self.service.is_some())
     }
 
-    /// Whether it can report what came of its row.
+    /// True if it can report what came of its row.
     pub(super) fn can_report(&self) -> bool {
         self.opening.has(REPORT) && (self.runner.is_some() || self.service.is_some())
     }
@@ -192,7 +192,7 @@ struct Life {
 }
 
 impl Session {
-    /// What is in force for an agent, and the program that runs it, if one does.
+    /// Rights in force for an agent, and the program that runs it, if one does.
     pub(super) fn part_for_agent(&self, name: &str) -> Result<(EffectiveSet, Option<ShellNeed>), CallError> {
         let agent = self.subagent(name)?;
         let own = self.part_of_agent(name).ok_or_else(|| self.no_subagent(name))?;
@@ -299,7 +299,8 @@ impl Session {
         Ok(Done { changes, ..self.cut_text(tool, &output, data) })
     }
 
-    /// What a subagent is started with, if it may be: `only` are the tools that it has of those that it would have.
+    /// Arguments that a subagent is started with, if it may be: `only` are the tools that it has of those that it would
+    /// have.
     pub(super) fn beginning(
         &self,
         tool: &Tool,
@@ -516,7 +517,7 @@ fn ending(outcome: &Result<Answered, CallError>, kept: Option<&Kept>) -> (AgentS
     }
 }
 
-/// What whoever runs an agent returns. If it panics, the agent has failed, and its session is ended as any other.
+/// Result of whoever runs an agent. If it panics, the agent has failed, and its session is ended as any other.
 async fn unbroken(run: impl Future<Output = Result<String, String>> + Send) -> Result<String, String> {
     let mut run = Box::pin(run);
     let poll = move |context: &mut std::task::Context<'_>| {
@@ -550,7 +551,7 @@ async fn complete(completion: Recording, session: &str, outcome: Result<Answered
     }
 }
 
-/// What `work` returns. Until then, `other` is done as well.
+/// Result of `work`. Until then, `other` is done as well.
 async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
     let other = async {
         other.await;

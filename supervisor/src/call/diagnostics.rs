@@ -1,5 +1,5 @@
-//! What a session adds to `diagnostics` (S2-16): its sandbox, as the kernel confirmed it for this very call, and the versions of the
-//! programs that it may start.
+//! Additions of a session to `diagnostics` (S2-16): its sandbox, as the kernel confirmed it for this very call, and the
+//! versions of the programs that it may start.
 //!
 //! Each program is a call of its own, which passes all layers. Nobody is asked about one: what a person would have to decide is
 //! left out, and told.
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// Why something failed, without what was being done: that is plain here.
+/// Reason why something failed, without what was being done: that is plain here.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,4 +1,4 @@
-//! What a result says of its confinement: per kind of right, the steps that hold it, each confirmed by the kernel.
+//! Confinement in a result: per kind of right, the steps that hold it, each confirmed by the kernel.
 
 use callgate_policy::envelope::{Enforced, StepReport};
 use callgate_policy::plan::Strength;
@@ -18,7 +18,7 @@ const HOLDS: &[(&str, &[Step])] = &[
     ("limits", &[Step::Limits, Step::Cgroup, Step::CoreDumps]),
 ];
 
-/// Of sessions that may start only some programs. Others have no step of that name, and claim nothing.
+/// Steps of sessions that may start only some programs. Others have no step of that name, and claim nothing.
 const PROGRAMS: (&str, &[Step]) = ("shell", &[Step::Programs, Step::Landlock, Step::Seccomp]);
 
 /// Sums up the steps that confined a call.
@@ -41,7 +41,7 @@ pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced>
         .collect()
 }
 
-/// What holds each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
+/// Mechanisms that hold each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
 pub(crate) fn enforced(session: &Session, steps: &[StepReport]) -> Vec<Enforced> {
     summarize(session.facts.strength, steps)
 }

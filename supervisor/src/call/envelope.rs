@@ -1,4 +1,4 @@
-//! What a host gets of a call: one envelope, whatever came of it.
+//! Envelope of a call: a host gets one, whatever came of it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Done {
     pub(super) truncated: bool,
     /// Where the rest is.
     pub(super) output_path: Option<String>,
-    /// Why some of it is nowhere.
+    /// Reason why some of it is nowhere.
     pub(super) rest_lost: Option<String>,
     pub(super) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
@@ -41,7 +41,7 @@ impl Done {
 }
 
 impl Done {
-    /// The same as the surface of its tool shows it. What was ended for a limit is text.
+    /// The result as the surface of its tool shows it. What was ended for a limit is text.
     pub(super) fn seen_by(mut self, tool: &Tool) -> Self {
         if self.ended_for.is_none() {
             (self.data, self.truncated) = tool.shape(self.data, self.truncated);
@@ -105,7 +105,7 @@ fn requested(mut limit: LimitReport, time: Option<Duration>) -> LimitReport {
 /// Most characters of a program's output in the error that has no place for a result.
 const LAST_WORDS: usize = 2000;
 
-/// What a call was ended for, the next step, and the end of what it had written.
+/// Text of a call that was ended: the reason, the next step, and the end of what it had written.
 fn ended_text(denial: &Denial, output: &str) -> String {
     let mut text = format!("the call met its `{}` limit: {}", denial.asked, denial.reason);
     if let Some(remedy) = &denial.remedy {

@@ -1,4 +1,4 @@
-//! Why a call gave no result, and what a model is told of it.
+//! Reasons why a call gave no result, and what a model is told of them.
 
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::failure::{ErrorCode, Failure};
@@ -10,7 +10,7 @@ use crate::confine::ConfineError;
 use crate::gate::Unanswered;
 use crate::store::StoreError;
 
-/// Why a call gave no result. For a model it becomes an envelope of type `error`.
+/// Reason why a call gave no result. For a model it becomes an envelope of type `error`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -19,7 +19,7 @@ pub enum CallError {
     UnknownTool {
         /// The name.
         name: String,
-        /// What there is.
+        /// Names that there are.
         known: Vec<String>,
     },
     /// A file declares it, and it is not there.
@@ -29,7 +29,7 @@ pub enum CallError {
         name: String,
         /// The file.
         file: std::path::PathBuf,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// It takes no calls ([`Session::deactivate_tool`](crate::Session::deactivate_tool)).
@@ -40,7 +40,7 @@ pub enum CallError {
     Deferred {
         /// The tool.
         tool: String,
-        /// What the tool that looks for it is called.
+        /// Name of the tool that looks for it.
         search: String,
     },
     /// The arguments do not match the schema (S0-4).
@@ -54,7 +54,7 @@ pub enum CallError {
     Halted {
         /// The tool.
         tool: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The call cannot be recorded, so it was not made.
@@ -81,10 +81,10 @@ pub enum CallError {
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
-    /// The same, and it is known in what way.
+    /// The tool failed, and it is known in what way.
     #[error("{text}")]
     Told {
-        /// What went wrong, and the next step.
+        /// Message: what went wrong, and the next step.
         text: String,
         /// In which way.
         code: ErrorCode,
@@ -94,13 +94,13 @@ pub enum CallError {
     Output {
         /// The operation.
         what: &'static str,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
 }
 
 impl CallError {
-    /// What kind of error it is (X1-25).
+    /// Kind of error (X1-25).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -123,7 +123,7 @@ impl CallError {
     }
 }
 
-/// The same, of a call that runs programs or does not.
+/// Failure of a call that runs programs or does not.
 pub(super) fn failure(code: ErrorCode, runs: bool) -> Failure {
     let is_of_a_command = runs && code == ErrorCode::Forbidden;
     if is_of_a_command { ErrorCode::CommandRejected.into() } else { code.into() }

@@ -26,11 +26,11 @@ use crate::turn::Turn;
 pub(super) const SHOWN: usize = 30_000;
 /// The longest summary: lines, and characters (X2-2).
 const SUMMARY: (usize, usize) = (3, 240);
-/// What to do about a command that took longer than it may (X2-4).
+/// Advice about a command that took longer than it may (X2-4).
 const TOO_LONG: &str = "its time was up, so it was killed with all that it had started; if it is to run longer, start it with \
                         background: true, and read it with exec_shell_wait";
 
-/// What is known of a session that its programs' ends are told with.
+/// Facts of a session that its programs' ends are told with.
 pub(super) struct Surroundings {
     granted: Vec<HostPattern>,
     is_offline: bool,
@@ -94,7 +94,7 @@ impl Session {
         Ok(Done { limits, changes, ..done(data, out, err) })
     }
 
-    /// What a result says of its sandbox (X2-2). It is true of a program that has started: each step was confirmed before.
+    /// Sandbox in a result (X2-2). It is true of a program that has started: each step was confirmed before.
     pub(super) fn confinement(&self, is_denied: bool) -> Map<String, Value> {
         let kind = match self.strength() {
             Strength::Landlock => "landlock",
@@ -112,7 +112,7 @@ impl Session {
 }
 
 impl Surroundings {
-    /// What the sandbox refused to a program that has ended, for whoever reads the result alone.
+    /// Notes on what the sandbox refused to a program that has ended, for whoever reads the result alone.
     pub(super) fn notes(
         &self,
         command: &str,
@@ -162,7 +162,7 @@ pub(super) fn summary(stdout: &str, stderr: &str) -> String {
     last.join("\n").chars().take(characters).collect()
 }
 
-/// What there is of both streams.
+/// Beginnings of both streams.
 struct Heads<'a> {
     out: Head<'a>,
     err: Head<'a>,
@@ -215,7 +215,7 @@ impl Heads<'_> {
         self.out.seen + self.err.seen
     }
 
-    /// What it had written, of one that has no result.
+    /// End of what it had written, of one that has no result.
     fn last_words(&self) -> String {
         format!("{}{}", self.out.text(), self.err.text())
     }

@@ -1,4 +1,4 @@
-//! What a result says of its limits: who held each, what was used, and what to do about one that was met.
+//! Limits in a result: who held each, what was used, and what to do about one that was met.
 
 use callgate_policy::envelope::{Changes, Denial, Layer};
 use callgate_policy::limit::{Bounds, Enforcer, LimitName, LimitReport};
@@ -7,7 +7,7 @@ use callgate_worker::protocol::{LimitHit, ProgramEnd};
 /// Signals that setrlimit(2) sends: SIGXCPU, SIGXFSZ.
 const BY_SIGNAL: [(i32, LimitName); 2] = [(24, LimitName::Cpu), (25, LimitName::FileSize)];
 
-/// Of a program. `timeout` in milliseconds, `output` in bytes, where there are such.
+/// Limits of a program. `timeout` in milliseconds, `output` in bytes, where there are such.
 pub(crate) fn of_program(
     bounds: &Bounds,
     end: &ProgramEnd,
@@ -43,7 +43,7 @@ pub(crate) fn of_program(
     LimitName::ALL.into_iter().filter_map(report).collect()
 }
 
-/// What connections may carry, if there were some.
+/// Limit on what connections may carry, if there were some.
 fn of_network(limit: LimitName, bounds: &Bounds, changes: Option<&Changes>) -> Option<LimitReport> {
     let carried = changes?.carried?;
     let mut report = LimitReport::new(limit, bounds.value(limit)?, vec![Enforcer::Egress]);
@@ -60,7 +60,7 @@ pub(crate) fn ms(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Of a tool that runs in the worker itself: one process, which the kernel bounds.
+/// Limits of a tool that runs in the worker itself: one process, which the kernel bounds.
 pub(crate) fn of_tool(bounds: &Bounds, timeout: u64, changes: Option<&Changes>) -> Vec<LimitReport> {
     let report = |limit: LimitName| {
         let by = match limit {
@@ -101,7 +101,7 @@ pub(crate) fn tell_left(data: &mut serde_json::Value, end: &ProgramEnd) {
     }
 }
 
-/// Why a call has no result, and what to do about it. `left`: how many of its processes do not end.
+/// Reason why a call has no result, and what to do about it. `left`: how many of its processes do not end.
 pub(crate) fn denial(bounds: &Bounds, hit: LimitHit, left: u32) -> Denial {
     let value = bounds.value(hit.limit).unwrap_or(0);
     let rest = match left {

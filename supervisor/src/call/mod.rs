@@ -62,14 +62,14 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Called with each piece of a program's output as it comes.
 pub(crate) type OnOutput<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
-/// What is known of a call, however it ends: an error says it too (C-18).
+/// Facts known of a call, however it ends: an error says it too (C-18).
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// Who let it pass, or did not, and with what.
     pub(crate) passed: Passed,
     /// The steps that confined it, once it was.
     pub(crate) steps: Vec<StepReport>,
-    /// What its program has changed, though there is no result.
+    /// Changes by its program, though there is no result.
     pub(crate) changes: Option<Changes>,
     /// How long it was to have, where it got less.
     pub(crate) asked_for: Option<Duration>,
@@ -93,7 +93,7 @@ struct Proposed<'a> {
 pub(crate) struct Going {
     /// How many were asked before.
     hop: usize,
-    /// What is left of its time, if some were.
+    /// Rest of its time, if it was bounded.
     left: Option<Duration>,
 }
 
@@ -110,19 +110,19 @@ pub(crate) struct Checked<'a> {
     pub(crate) args: Value,
     pub(crate) needs: CallNeeds,
     pub(crate) grant: CallGrant,
-    /// What is in force for a declared tool: its part of the session's.
+    /// Rights in force for a declared tool: its part of the session's.
     pub(crate) own: Option<EffectiveSet>,
     /// `None` for what does not run in the sandbox.
     pub(crate) work: Option<Work>,
     pub(crate) timeout: Duration,
     pub(crate) root: HostPath,
-    /// What egress adds to its requests.
+    /// Credentials that egress adds to its requests.
     pub(crate) credentials: Vec<Credential>,
     /// How egress makes the TLS, with credentials, if it does.
     pub(crate) secured: Option<Secured>,
-    /// What its worker is told besides the arguments.
+    /// Facts that its worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
-    /// What it is about.
+    /// Subject of the call.
     pub(crate) subject: Subject,
 }
 
@@ -284,7 +284,7 @@ impl Session {
         Ok(tool)
     }
 
-    /// The same, of a call in the tool's own words, which has come so far.
+    /// Check of a call in the tool's own words, which has come so far.
     fn checked_on<'a>(
         &self,
         tool: &'a Tool,
@@ -356,7 +356,7 @@ impl Session {
         Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject })
     }
 
-    /// Why there is no tool of this name.
+    /// Reason why there is no tool of this name.
     fn unknown(&self, registry: &Registry, name: &str) -> CallError {
         let has_providers = self.manifest.as_ref().is_some_and(|manifest| manifest.net.search.is_some());
         if name == "web_search" && !has_providers {

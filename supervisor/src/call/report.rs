@@ -1,4 +1,4 @@
-//! What is told of a program that a host started itself ([`Session::spawn`]).
+//! Report on a program that a host started itself ([`Session::spawn`]).
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ impl Session {
         envelope
     }
 
-    /// What the sandbox has refused to a program until now, in words that say what would grant it: for one that runs as long as
-    /// its host, such as a server.
+    /// Remarks on what the sandbox has refused to a program until now, in words that say what would grant it: for one
+    /// that runs as long as its host, such as a server.
     pub async fn refused_to(&self, program: &Program) -> Vec<String> {
         let Some(changes) = program.changes_so_far().await else { return Vec::new() };
         let mut notes = remarks_on(program.command(), &self.granted_hosts(), &changes, true);
@@ -58,8 +58,8 @@ impl Session {
         notes
     }
 
-    /// What the sandbox refused to a program, in words. What to type for the network comes last: it is what most people have
-    /// forgotten.
+    /// Remarks on what the sandbox refused to a program. What to type for the network comes last: it is what most
+    /// people have forgotten.
     fn notes_of(&self, program: &Program, end: &ProgramEnd) -> Vec<String> {
         let Some(changes) = program.changes() else { return Vec::new() };
         let (command, failed) = (program.command(), end.code != Some(0));

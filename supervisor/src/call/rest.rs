@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::envelope::Done;
 use crate::confine::{Output, Outputs};
 
-/// Why a rest is nowhere, and what to do about it.
+/// Reason why a rest is nowhere, and what to do about it.
 const NOT_KEPT: &str = "the rest was not kept, because this session keeps none; to keep it: callgate call --output-dir DIR \
                         (for hosts: SessionSpec::overflow)";
 const NO_ROOM: &str = "not all of the rest was kept: there is more than a call or a session keeps, or it could not be written; \

@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// Whether another provider may do better.
+/// True if another provider may do better.
 fn is_of_this_host(error: &CallError) -> bool {
     match error {
         CallError::Denied(denial) => matches!(denial.layer, Layer::Capability | Layer::Rule | Layer::Sandbox),

@@ -163,7 +163,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether these bytes are the beginning of a character.
+/// True if these bytes are the beginning of a character.
 fn is_begun(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|e| e.error_len().is_none())
 }
@@ -190,7 +190,7 @@ impl Session {
         self.effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect()
     }
 
-    /// What the sandbox refused, for whoever reads the result alone.
+    /// Notes on what the sandbox refused, for whoever reads the result alone.
     fn notes(&self, command: &str, head: &Head, end: ProgramEnd, changes: Option<&Changes>) -> Vec<String> {
         let failed = end.code != Some(0);
         let granted = self.granted_hosts();
@@ -203,7 +203,7 @@ impl Session {
     }
 }
 
-/// What a program was started with, in one line.
+/// Words that a program was started with, in one line.
 fn words(work: &Work) -> String {
     match work {
         Work::Program { argv, .. } => argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),

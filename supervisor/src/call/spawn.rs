@@ -17,14 +17,14 @@ use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
 
-/// What a program of the host's is called in the record of its session, and where it comes from.
+/// Name of a host's program in the record of its session, and its origin.
 const RUN: &str = "run";
 const HOST: &str = "host";
 
-/// What a `spawn` may take: its host ends it when it wants to.
+/// Time that a `spawn` may take: its host ends it when it wants to.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What the program that is the agent of its session has, and no other program of a host's.
+/// Possessions of the program that is the agent of its session, and of no other program of a host's.
 pub(super) struct OfAgent {
     pub(super) turn: Turn,
     /// The way to the session's calls, if somebody serves them.
@@ -52,8 +52,8 @@ impl Session {
         self.spawn_in(self.root(), words(argv), stdio, None).await
     }
 
-    /// The same for a program that starts in the session's private directory, where it finds nothing that a call has put there: for
-    /// one with other rights than those of the calls.
+    /// Starts a program in the session's private directory, where it finds nothing that a call has put there: for one
+    /// with other rights than those of the calls.
     ///
     /// # Errors
     /// [`CallError`], as of [`Session::spawn`].

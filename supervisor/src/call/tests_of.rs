@@ -1,4 +1,5 @@
-//! What runs the tests of a workspace: found out by workers of the readers, since the supervisor opens no file for a tool.
+//! Command that runs the tests of a workspace: found out by workers of the readers, since the supervisor opens no file
+//! for a tool.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::registry::{MARKERS, RUNNER, Tool};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
-/// What a look at one file takes is a fraction of a second.
+/// Time for a look at one file, which takes a fraction of a second.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Session {
@@ -37,7 +38,7 @@ impl Session {
         Ok(args)
     }
 
-    /// Whether a worker finds a file there.
+    /// True if a worker finds a file there.
     async fn is_readable(&self, path: HostPath) -> Result<bool, CallError> {
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         let Ok(grant) = self.check(&needs) else { return Ok(false) };

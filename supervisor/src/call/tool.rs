@@ -1,4 +1,4 @@
-//! What came of a tool that ran in the worker.
+//! Result of a tool that ran in the worker.
 
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::failure::ErrorCode;

@@ -1,4 +1,4 @@
-//! What a command line says, learnt where its text can do no harm (C-23).
+//! Meaning of a command line, learnt where its text can do no harm (C-23).
 //!
 //! The supervisor parses nothing that a model wrote beyond JSON. bash's grammar is C code besides, so it runs as a tool
 //! in a worker of the readers: it can open no file, write nothing, start nothing and reach nobody, it does one line and
@@ -26,7 +26,7 @@ use crate::registry::{ReadBefore, ReadFirst, Tool, Understood};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
-/// What the longest line takes is a fraction of a second.
+/// Time for a line; the longest takes a fraction of a second.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The tree of the longest line, several times over, bytes.
 const MEMORY: u64 = 512 << 20;
@@ -36,7 +36,7 @@ const UNDERSTAND: &str = "understand the command line";
 const READ: &str = "read the statement";
 
 impl Session {
-    /// What a command line says. One that bash's grammar does not know, or that may be something else for bash, is a
+    /// Commands of a command line. One that bash's grammar does not know, or that may be something else for bash, is a
     /// [`Line`] that says so; so is one that the parser did not get done with in its time.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Session {
         }
     }
 
-    /// What workers of the readers say of arguments that have to be read before the call can be checked.
+    /// Facts that workers of the readers find in arguments that have to be read before the call can be checked.
     ///
     /// # Errors
     /// [`CallError::Told`] if an argument makes no sense to them; else as [`Session::understand`].
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// What the SQL of a call does, if it has some: before the capability check, which is about what the call needs for that.
+    /// Effects of a call's SQL, if it has some: before the capability check, which is about what the call needs for that.
     async fn statement_of(&self, tool: &Tool, args: &Value) -> Result<Option<Statement>, CallError> {
         let Some(dialect) = tool.executor.dialect() else { return Ok(None) };
         let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
@@ -95,8 +95,8 @@ impl Session {
         }
     }
 
-    /// What a worker of the readers says of a text that a stranger wrote: it does this and ends. Why it says nothing, if it met a
-    /// limit or broke.
+    /// Answer of a worker of the readers about a text that a stranger wrote: it does this and ends. An error says why
+    /// there is none, if it met a limit or broke.
     pub(crate) async fn said_by_reader(
         &self,
         what: &'static str,

@@ -21,21 +21,21 @@ pub(super) struct Broker {
     always: bool,
 }
 
-/// What the broker was asked.
+/// Questions to the broker.
 struct Asked {
     channel: AsyncChannel,
     questions: u64,
     /// Questions without an answer, and what they are about: who asked may be gone.
     open: HashMap<u64, About>,
-    /// What came for those who were gone.
+    /// Changes that came for those who were gone.
     late: HashMap<About, Changes>,
 }
 
-/// What a question is about.
+/// Subject of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct About {
     worker: u64,
-    /// Whether its call has ended.
+    /// True if its call has ended.
     is_over: bool,
 }
 
@@ -45,12 +45,12 @@ impl Broker {
         Self { asked: tokio::sync::Mutex::new(asked), notices, always }
     }
 
-    /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
+    /// Changes by the call of a worker, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
         self.ask(About { worker, is_over: true }).await
     }
 
-    /// The same while it runs: what it has changed until now.
+    /// Changes by a running call until now.
     pub(super) async fn changes_so_far(&self, worker: u64) -> Option<Changes> {
         self.ask(About { worker, is_over: false }).await
     }

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use callgate_policy::limit::Bounds;
 
-/// What has to be there.
+/// Controllers that have to be there.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Why there is no cgroup to divide.
+/// Reason why there is no cgroup to divide.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDelegated {
     #[error("cgroup version 2 is not mounted")]
@@ -121,7 +121,7 @@ fn processes_in(path: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Whether a process is this one or descends from it.
+/// True if a process is this one or descends from it.
 fn is_ours(mut pid: u32) -> bool {
     while pid > 1 && pid != std::process::id() {
         // The process's name is in it, which may be any bytes.
@@ -148,7 +148,7 @@ impl Group {
         fs::File::options().write(true).open(self.path.join(file))?.write_all(value.to_string().as_bytes())
     }
 
-    /// What the program's init needs: to put the program in, and to see what came of its limits.
+    /// Descriptors that the program's init needs: to put the program in, and to see what came of its limits.
     pub(crate) fn descriptors(&self) -> io::Result<CgroupFds<OwnedFd>> {
         let open = |name| fs::File::open(self.path.join(name)).map(OwnedFd::from);
         let procs = fs::File::options().write(true).open(self.path.join("cgroup.procs"))?;

@@ -1,4 +1,4 @@
-//! Why nothing ran, or why a call has no result.
+//! Reasons why nothing ran, or why a call has no result.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use callgate_policy::step::Step;
 use callgate_worker::protocol::StepFailure;
 
-/// Why nothing ran, or why a call has no result.
+/// Reason why nothing ran, or why a call has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
@@ -18,7 +18,7 @@ pub enum ConfineError {
     Channel {
         /// The operation.
         what: &'static str,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The session's processes are gone.
@@ -30,7 +30,7 @@ pub enum ConfineError {
     /// A worker broke the protocol, or sent more than it may.
     #[error("the worker sent {what}, and was killed")]
     Hostile {
-        /// What.
+        /// Thing that failed.
         what: &'static str,
     },
     /// The call's time was up.
@@ -65,7 +65,7 @@ pub(super) fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineEr
     move |source| ConfineError::Channel { what, source }
 }
 
-/// What a worker says may be hostile: a frame that is none, or too long, tells so.
+/// Makes the error of a frame. What a worker says may be hostile: a frame that is none, or too long, tells so.
 pub(super) fn heard(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
     move |source| {
         if source.kind() == io::ErrorKind::InvalidData {

@@ -69,7 +69,7 @@ fn report(leftover: &Leftover) {
     tracing::warn!(%leftover, "a session has left something");
 }
 
-/// What a launcher that is this very process has besides itself.
+/// Possessions of a launcher that is this very process.
 #[derive(Debug, Default)]
 struct Here {
     /// For its first session, if that runs as this user.
@@ -133,7 +133,7 @@ pub enum LauncherError {
     Spawn {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
@@ -175,7 +175,7 @@ impl Launcher {
         Self(Kind::Process(Arc::new(Process { channel: Some(channel), child })))
     }
 
-    /// What the binary does when it was started by [`Launcher::spawn`]. Never returns.
+    /// Runs as the launcher when it was started by [`Launcher::spawn`]. Never returns.
     pub fn serve_as_started() -> ! {
         // Away from 0, which becomes /dev/null.
         match callgate_worker::sys::fd::inherited(0).and_then(|channel| channel.try_clone()) {
@@ -184,7 +184,7 @@ impl Launcher {
         }
     }
 
-    /// What a fuzz target says is a launcher, and everything behind it.
+    /// Takes what a fuzz target says for a launcher, and everything behind it.
     #[cfg(fuzzing)]
     #[must_use]
     pub fn over(channel: Channel) -> Self {

@@ -1,5 +1,5 @@
-//! What results have no room for (S0-44 to S0-47): files in a directory of the session's own, which the session may read and
-//! cannot change, or in one that the host named, where they stay when the session has ended.
+//! Rests that results have no room for (S0-44 to S0-47): files in a directory of the session's own, which the session
+//! may read and cannot change, or in one that the host named, where they stay when the session has ended.
 //!
 //! Invariant: the directory lies where nothing that the session was granted to write reaches it; files are made by its
 //! descriptor, with names that are not there yet, and never opened again.
@@ -31,7 +31,7 @@ pub(crate) struct Outputs {
     /// UTF-8, so that an envelope can name what is in it.
     path: String,
     directory: Held,
-    /// Of the quota.
+    /// Rest of the quota.
     left: AtomicU64,
     made: AtomicU64,
     handed_over: bool,
@@ -48,14 +48,14 @@ enum Held {
     Hosts(Place, String),
 }
 
-/// Why a directory that the host named cannot be used.
+/// Reason why a directory that the host named cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputsError {
     /// It cannot be opened or written.
     #[error("open it, to make files in it")]
     Open(#[source] io::Error),
-    /// What it is called cannot be said in a result.
+    /// Its name is not UTF-8, so that no result can give it.
     #[error("its path is not UTF-8, and results are")]
     NotUtf8,
     /// Calls could put something else in the place of what is kept.
@@ -141,7 +141,7 @@ impl Outputs {
         })
     }
 
-    /// What the store keeps of it.
+    /// Facts that the store keeps of it.
     pub(crate) fn to_know(&self) -> Option<KnownOutputs> {
         let Held::Kept(held, ..) = &self.directory else { return None };
         let stat = rustix::fs::fstat(held).ok()?;
@@ -283,13 +283,13 @@ pub(crate) fn remove_kept(known: &KnownOutputs) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&place, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether a file has a name that [`Outputs::create`] gives: `0001-bash.txt`.
+/// True if a file has a name that [`Outputs::create`] gives: `0001-bash.txt`.
 fn is_output(name: &[u8]) -> bool {
     let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
     digits >= 4 && name.get(digits) == Some(&b'-') && name.ends_with(b".txt")
 }
 
-/// What lies in a directory.
+/// Names in a directory.
 fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
     let entries = rustix::fs::Dir::read_from(directory)?.collect::<Result<Vec<_>, _>>()?;
     let names = entries.into_iter().map(|entry| entry.file_name().to_owned());

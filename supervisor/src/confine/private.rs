@@ -43,7 +43,8 @@ pub(super) fn places(owner: Identity, written: &[HostPath]) -> Vec<PathBuf> {
     places.filter(|place| is_out_of_reach(place, written) && is_trusted(place)).collect()
 }
 
-/// Whether a session that may change what lies at or below `written` can neither replace this directory, nor what lies in it.
+/// True if a session that may change what lies at or below `written` can neither replace this directory, nor what lies
+/// in it.
 pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath]) -> bool {
     let written: Vec<_> = written.iter().filter_map(nearest).collect();
     // The place of a mount is where its source is as well.
@@ -58,7 +59,7 @@ pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath]) -> bool {
         .all(|above| !written.contains(&host::identity_of(above)))
 }
 
-/// What stands at a path, or else at the nearest directory above it, by which the kernel was told.
+/// Identity of what stands at a path, or else at the nearest directory above it, by which the kernel was told.
 fn nearest(path: &HostPath) -> Option<Option<(u64, u64)>> {
     path.as_path().ancestors().map(host::identity_of).find(Option::is_some)
 }

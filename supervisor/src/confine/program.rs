@@ -16,18 +16,18 @@ use crate::store::Recording;
 pub struct Program {
     worker: Worker,
     steps: Vec<StepReport>,
-    /// What the worker said of its end.
+    /// End as the worker told it.
     told: OnceLock<ProgramEnd>,
-    /// The same, when all is known.
+    /// End, when all is known.
     ended: OnceLock<ProgramEnd>,
     /// Ends with the program.
     _group: Option<Group>,
     /// Where the broker writes: whom to ask what was changed, and as whom.
     broker: Option<(Arc<Broker>, u64)>,
     changes: OnceLock<Changes>,
-    /// Of one that the host started.
+    /// Recording of one that the host started.
     recording: Mutex<Option<Recording>>,
-    /// What it was started with, as one line.
+    /// Words that it was started with, as one line.
     command: String,
 }
 
@@ -72,7 +72,7 @@ impl Program {
         self
     }
 
-    /// What it was started with, as one line.
+    /// Words that it was started with, as one line.
     pub(crate) fn command(&self) -> &str {
         &self.command
     }
@@ -82,14 +82,14 @@ impl Program {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What it has changed in trees with kept names, once [`Program::wait`] has returned. `None` if there are none, or if
+    /// Changes by it in trees with kept names, once [`Program::wait`] has returned. `None` if there are none, or if
     /// nobody could say.
     #[must_use]
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.get()
     }
 
-    /// What it has changed until now, and what was refused to it. `None` if nobody can say.
+    /// Changes by it until now, and what was refused to it. `None` if nobody can say.
     pub(crate) async fn changes_so_far(&self) -> Option<Changes> {
         match (self.changes.get(), &self.broker) {
             (Some(changes), _) => Some(changes.clone()),
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// What confined it, each confirmed before its first instruction.
+    /// Steps that confined it, each confirmed before its first instruction.
     #[must_use]
     pub fn steps(&self) -> &[StepReport] {
         &self.steps
@@ -120,7 +120,7 @@ impl Program {
         self.send(&ToWorker::Abort).await
     }
 
-    /// The same, as far as that can be asked for at once.
+    /// Aborts it, as far as that can be asked for at once.
     pub(crate) fn abort_now(&self) {
         if let (None, Ok(channel)) = (self.ended.get(), self.channel()) {
             // A worker that is gone has taken its program with it.

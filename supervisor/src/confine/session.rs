@@ -35,7 +35,7 @@ pub(crate) struct Opened {
     steps: SessionSteps,
     broker: Arc<Broker>,
     writer: Writer,
-    /// Whether it has a network, of which its broker always has something to tell.
+    /// True if it has a network, of which its broker always has something to tell.
     network: bool,
     /// Single names that the broker alone may open, because the kernel knows no name.
     names: Vec<HostPath>,
@@ -122,12 +122,12 @@ impl Opened {
         }
     }
 
-    /// What confined the session's processes.
+    /// Steps that confined the session's processes.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &StepReport> {
         self.steps.common.iter().chain(&self.steps.programs).chain(&self.steps.readers)
     }
 
-    /// What confined a call's process: the session's part, and the call's own. `reader` for one that has only read.
+    /// Steps that confined a call's process: the session's part, and the call's own. `reader` for one that has only read.
     fn confined(&self, reader: bool, call: Vec<StepReport>) -> Vec<StepReport> {
         let side = if reader { &self.steps.readers } else { &self.steps.programs };
         self.steps.common.iter().chain(side).cloned().chain(call).collect()
@@ -173,7 +173,7 @@ impl Opened {
         self.tool_with(plan, arguments, None, turn).await
     }
 
-    /// The same for one that talks to a program by these streams. Its plan must be one of a reader ([`Opened::reads`]).
+    /// Runs a tool that talks to a program by these streams. Its plan must be one of a reader ([`Opened::reads`]).
     pub(crate) async fn tool_beside(
         &self,
         plan: ApprovedPlan,
@@ -184,8 +184,8 @@ impl Opened {
         self.tool_with(plan, arguments, Some(streams), turn).await
     }
 
-    /// Whether a call is one that a reader carries out. Readers have no broker to ask, and so no name but what stood for it when the
-    /// session began.
+    /// True if a call is one that a reader carries out. Readers have no broker to ask, and so no name but what stood
+    /// for it when the session began.
     pub(crate) fn reads(&self, plan: &CallPlan) -> bool {
         let reads = |rule: &FsRule| rule.access == FsAccess::Read && !self.names.contains(&rule.path);
         self.has_readers() && plan.network.is_none() && plan.rules.own().iter().all(reads)
@@ -230,7 +230,7 @@ impl Opened {
         }
     }
 
-    /// Whether there are workers for what only reads, besides those of programs.
+    /// True if there are workers for what only reads, besides those of programs.
     pub(crate) fn has_readers(&self) -> bool {
         matches!(self.workers, Workers::Zygotes { .. })
     }

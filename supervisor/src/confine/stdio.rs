@@ -24,7 +24,7 @@ pub struct Stdio {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ProgramPipes {
-    /// What is written here is the program's standard input, which ends when this is dropped.
+    /// End to which the program's standard input is written, which ends when this is dropped.
     pub stdin: OwnedFd,
     /// The program's standard output. It ends when all processes that have it are gone.
     pub stdout: OwnedFd,
@@ -63,21 +63,21 @@ impl Stdio {
         Ok(Self { streams: [copy()?, copy()?, copy()?], terminal: Some(copy()?) })
     }
 
-    /// The same with another standard input.
+    /// These streams with another standard input.
     #[must_use]
     pub fn with_input(mut self, input: OwnedFd) -> Self {
         self.streams[0] = input;
         self
     }
 
-    /// The same with another standard output.
+    /// These streams with another standard output.
     #[must_use]
     pub fn with_output(mut self, output: OwnedFd) -> Self {
         self.streams[1] = output;
         self
     }
 
-    /// The same with another standard error.
+    /// These streams with another standard error.
     #[must_use]
     pub fn with_error(mut self, error: OwnedFd) -> Self {
         self.streams[2] = error;

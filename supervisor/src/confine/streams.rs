@@ -9,7 +9,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::terminal::Terminal;
 
-/// What Ctrl-D is to a terminal: the end of the input, if it comes at the beginning of a line.
+/// Ctrl-D as a terminal has it: the end of the input, if it comes at the beginning of a line.
 const END_OF_TRANSMISSION: u8 = 4;
 
 /// Where a task's input goes.
@@ -65,7 +65,7 @@ impl TaskOutput {
         }
     }
 
-    /// What is there now, if there is anything. The kernel is asked, for tokio may not have heard of it yet.
+    /// Bytes that are there now, if there is anything. The kernel is asked, for tokio may not have heard of it yet.
     pub(crate) fn read_now(&self, buffer: &mut [u8]) -> Option<usize> {
         let got = match self {
             Self::Pipe(pipe) => rustix::io::read(pipe, buffer),

@@ -22,24 +22,24 @@ const REST_MAX: usize = 12 * 1024 * 1024;
 
 /// A tool's result as it came.
 pub(crate) struct ToolRun {
-    /// What confined it, its session's part first.
+    /// Steps that confined it, its session's part first.
     pub(crate) steps: Vec<StepReport>,
     pub(crate) end: Result<ToolOutput, ToolError>,
-    /// What it has changed, where the broker writes.
+    /// Changes by it, where the broker writes.
     pub(crate) changes: Option<Changes>,
 }
 
-/// What a tool gave.
+/// Output of a tool.
 pub(crate) struct ToolOutput {
     pub(crate) data: Value,
     pub(crate) truncated: bool,
-    /// What it had no room for, as a tool keeps it.
+    /// Rest that it had no room for, as a tool keeps it.
     pub(crate) rest: Vec<u8>,
     /// There was more than it keeps.
     pub(crate) lost: bool,
 }
 
-/// Why it gave nothing.
+/// Reason why it gave nothing.
 pub(crate) struct ToolError {
     pub(crate) text: String,
     pub(crate) errno: Option<i32>,

@@ -38,7 +38,7 @@ pub(super) struct Zygote {
     stock: Mutex<Stock>,
 }
 
-/// What a zygote has said, and nobody has asked for yet.
+/// Words of a zygote that nobody has asked for yet.
 #[derive(Default)]
 struct Heard {
     ready: HashMap<u64, Result<Channel, StepFailure>>,

@@ -18,16 +18,16 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Check {
-    /// What was looked at.
+    /// Thing that was looked at.
     pub name: &'static str,
     /// How it stands.
     pub state: State,
-    /// What was seen.
+    /// Finding.
     pub found: String,
-    /// What holds in its place.
+    /// Mechanism that holds in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
-    /// What to do, or to type, to get it.
+    /// Steps to do, or to type, to get it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remedy: Vec<String>,
 }

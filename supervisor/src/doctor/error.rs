@@ -1,4 +1,4 @@
-//! Why a host could not be examined, or no attempt be made.
+//! Reasons why a host could not be examined, or no attempt be made.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::causes::with_causes;
 use crate::confine::ConfineError;
 use crate::session::OpenError;
 
-/// Why a host could not be examined, or no attempt to break out be made.
+/// Reason why a host could not be examined, or no attempt to break out be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoctorError {
@@ -17,12 +17,12 @@ pub enum DoctorError {
     /// A program could not be run in a session.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// What sessions or attempts work on could not be made or looked at.
+    /// A file that sessions or attempts work on could not be made or looked at.
     #[error("{what}")]
     Io {
         /// The operation.
         what: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A command to make attempts under could not be started.
@@ -30,7 +30,7 @@ pub enum DoctorError {
     Start {
         /// Its program.
         program: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// An attempt makes no sense.
@@ -41,13 +41,13 @@ pub enum DoctorError {
     Untried {
         /// Where they were to be made.
         what: String,
-        /// What shows it.
+        /// Fact that shows it.
         reason: String,
     },
     /// Sessions cannot run on this host.
     #[error("no session can run here: {reason}")]
     Unusable {
-        /// What was seen.
+        /// Finding.
         reason: String,
     },
 }

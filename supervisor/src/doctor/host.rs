@@ -1,4 +1,4 @@
-//! What can be read about the host without trying.
+//! Facts about the host that can be read without trying.
 
 use std::fs;
 
@@ -91,12 +91,12 @@ pub(super) fn missing_rights(abi: u8, namespaces: bool) -> Vec<Check> {
         .collect()
 }
 
-/// What does not depend on any session.
+/// Checks that do not depend on any session.
 pub(super) fn always() -> Vec<Check> {
     vec![cgroup(), children(), bash()]
 }
 
-/// Whether programs get cgroups of their own.
+/// Check of the cgroups that programs get of their own.
 fn cgroup() -> Check {
     let name = "cgroup v2";
     match Delegated::look() {
@@ -141,7 +141,7 @@ fn sysctl(name: &str) -> Option<u32> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
 }
 
-/// Whether calls see the command lines of other processes. They do not: not in either strength.
+/// Check whether calls see the command lines of other processes. They do not: not in either strength.
 pub(super) fn other_processes(namespaces: bool) -> Check {
     let hidden = match namespaces {
         true => "of other processes are out of sight, in the calls' PID namespace",
@@ -152,7 +152,7 @@ pub(super) fn other_processes(namespaces: bool) -> Check {
     Check::new("command lines", State::Ok, hidden)
 }
 
-/// What to type so that this host allows user namespaces: those settings that stand against them here.
+/// Commands to type so that this host allows user namespaces: those settings that stand against them here.
 pub(super) fn namespace_remedies() -> Vec<String> {
     let mut remedies = Vec::new();
     if sysctl("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
@@ -187,7 +187,7 @@ fn in_container() -> bool {
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// Whether whoever started us put a seccomp filter on us (proc_pid_status(5)).
+/// True if whoever started us put a seccomp filter on us (proc_pid_status(5)).
 fn filtered() -> bool {
     fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| status.lines().any(|line| line.split_ascii_whitespace().eq(["Seccomp:", "2"])))

@@ -1,4 +1,4 @@
-//! What this host can enforce, found out by doing it: what `callgate doctor` prints.
+//! Mechanisms that this host can enforce, found out by doing it: what `callgate doctor` prints.
 //!
 //! [`examine`] opens a session in each strength and runs a program in it; [`attack`] tries to break out.
 
@@ -20,7 +20,7 @@ use crate::host::HostError;
 use crate::session::OpenError;
 use crate::supervisor::Supervisor;
 
-/// What was found on a host.
+/// Findings on a host.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {

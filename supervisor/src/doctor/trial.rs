@@ -19,12 +19,12 @@ const CHMOD: [&str; 2] = ["/bin/chmod", "/usr/bin/chmod"];
 /// Whose mode is changed.
 pub(super) const FILE: &str = "notes.txt";
 
-/// What came of one strength.
+/// Result of one strength.
 pub(super) enum Trial {
     /// A session stood, and `true` ran in it.
     Runs {
         steps: Vec<StepReport>,
-        /// Whether the broker could do what it is asked; none if there is no program here to ask it with.
+        /// Result of the broker: whether it could do what it is asked; none if there is no program here to ask it with.
         broker: Option<Result<(), String>>,
     },
     Fails(DoctorError),
@@ -60,7 +60,7 @@ impl Trial {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Why nothing ran, as the host's fault.
+    /// Reason why nothing ran, as the host's fault.
     pub(super) fn into_error(self) -> Option<DoctorError> {
         match self {
             Self::Runs { .. } => None,
@@ -139,7 +139,7 @@ pub(super) fn seccomp(trials: &[&Trial]) -> Check {
     }
 }
 
-/// Whether the broker can read what callers point at.
+/// Check whether the broker can read what callers point at.
 pub(super) fn broker(trials: &[&Trial]) -> Check {
     let name = "broker";
     let scope = host::ptrace_scope();

@@ -1,4 +1,4 @@
-//! What the gate has let pass.
+//! Calls that the gate has let pass.
 //!
 //! Invariant: nothing reaches a worker, a program, the host or another process but by a value of this file, and only the gate
 //! makes one. The exceptions are the constructors below whose names say what they are for.
@@ -58,7 +58,7 @@ impl ApprovedPlan {
         Self(plan)
     }
 
-    /// The same, started in another directory: where a program may read the workspace or not is not what was approved of.
+    /// This plan, started in another directory: where a program may read the workspace or not is not what was approved of.
     pub(crate) fn starting_in(mut self, directory: HostPath) -> Self {
         if let Work::Program { working_dir, .. } = &mut self.0.work {
             *working_dir = directory;
@@ -66,7 +66,7 @@ impl ApprovedPlan {
         self
     }
 
-    /// The same for a program that goes on while the session makes other calls, which reach what it listens on.
+    /// This plan for a program that goes on while the session makes other calls, which reach what it listens on.
     pub(crate) fn serving_session(mut self) -> Self {
         self.0.serves_session = true;
         self
@@ -89,12 +89,12 @@ pub(crate) struct Approved<'a> {
     pub(super) task: Task,
 }
 
-/// What is to be done.
+/// Work to be done.
 pub(crate) enum Task {
     Worker {
         plan: ApprovedPlan,
         args: Value,
-        /// What the worker is told besides.
+        /// Facts that the worker is told besides.
         told: Map<String, Value>,
     },
     Program {
@@ -111,7 +111,7 @@ pub(crate) enum Task {
         plan: ApprovedPlan,
         places: GrantedPlaces,
         args: Value,
-        /// What the worker is told besides.
+        /// Facts that the worker is told besides.
         told: Map<String, Value>,
     },
     /// In a sandbox of its own, with this in force.
@@ -141,17 +141,17 @@ pub(crate) enum Task {
         how: Delegation,
         most: Box<EffectiveSet>,
         args: Value,
-        /// What its surface says besides.
+        /// Facts that its surface says besides.
         told: Map<String, Value>,
     },
 }
 
-/// What a call passed on its way.
+/// Checks that a call passed on its way.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Passed {
     pub(crate) decision: Option<Decision>,
     pub(crate) approved_by: Option<String>,
-    /// What it was narrowed to, if it has less than its session.
+    /// Sub-policy to which it was narrowed, if it has less than its session.
     pub(crate) sub_policy: Option<SubPolicyReport>,
 }
 
@@ -162,13 +162,13 @@ impl<'a> Approved<'a> {
         (self.tool.subject == Subject::Fetch).then(|| args.clone())
     }
 
-    /// What it goes on with if it comes upon a PDF, and was told to look for one.
+    /// Arguments with which it goes on if it comes upon a PDF, and was told to look for one.
     pub(crate) fn for_a_pdf(&self) -> Option<Value> {
         let Task::Worker { args, told, .. } = &self.task else { return None };
         instead_of_read(args, told)
     }
 
-    /// The same as the next hop of a fetch, which is told how many are left.
+    /// This call as the next hop of a fetch, which is told how many are left.
     pub(crate) fn going_on(mut self, hop: &Hop) -> Self {
         if let Task::Worker { told, .. } = &mut self.task {
             hop.tell(told);

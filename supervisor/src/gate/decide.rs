@@ -36,16 +36,16 @@ use crate::session::{AskedBy, OpenError, Session};
 use crate::store::Recording;
 use crate::turn::Place;
 
-/// What a program is called that no tool starts.
+/// Name of a program that no tool starts.
 const PROGRAM: &str = "run";
 
 /// A call that layers 1 and 2 let pass, perhaps on the condition that a person says yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
-    /// What rules and mode say.
+    /// Decision of rules and mode.
     pub decision: Decision,
-    /// Why a person would be asked. Empty if nobody would be.
+    /// Reasons why a person would be asked. Empty if nobody would be.
     pub asks: Vec<String>,
 }
 
@@ -59,29 +59,29 @@ struct Presented<'a> {
     work: Option<&'a Work>,
     /// Its command line, if it has one that somebody looks at.
     line: Option<&'a Line>,
-    /// What is in force for it alone, if that is less than the session's.
+    /// Rights in force for it alone, if they are less than the session's.
     own: Option<&'a EffectiveSet>,
-    /// What egress adds to its requests, if it fetches.
+    /// Credentials that egress adds to its requests, if it fetches.
     credentials: &'a [Credential],
-    /// What its worker is told besides the arguments.
+    /// Facts that its worker is told besides the arguments.
     told: &'a Map<String, serde_json::Value>,
-    /// What it is about.
+    /// Subject of the call.
     subject: Subject,
 }
 
-/// What rules and mode make of a call.
+/// Decision of rules and mode on a call.
 pub(super) struct Decided {
     decision: Decision,
-    /// What the rules of an agent say of the program that runs it, if they ask.
+    /// Decision of an agent's rules on the program that runs it, if they ask.
     of_program: Option<Decision>,
     /// The key under which an answer is kept.
     key: ApprovalKey,
-    /// What it is narrowed to.
+    /// Sub-policy to which it is narrowed.
     sub_policy: Option<SubPolicy>,
 }
 
 impl Presented<'_> {
-    /// What the call is about: what its tool is, but of a database that it changes.
+    /// Subject of the call: what its tool is, but of a database that it changes.
     fn subject(&self) -> Subject {
         match &self.needs.sql {
             Some(sql) if sql.changes() => Subject::Mutate,
@@ -252,8 +252,9 @@ impl Session {
         Ok(Approved { tool, task })
     }
 
-    /// What the capability check, the rules, the mode and the watchdogs say of a call. It is not made: nobody is asked, and
-    /// nothing runs but what takes its command line apart. The answer holds for this moment; [`Session::call`] decides anew.
+    /// Judgement of the capability check, the rules, the mode and the watchdogs on a call. It is not made: nobody is
+    /// asked, and nothing runs but what takes its command line apart. The answer holds for this moment;
+    /// [`Session::call`] decides anew.
     ///
     /// `line` is what [`Session::understand`] said of its command line, for a host that has asked already. Without it the
     /// line is taken apart here, if anything looks at it.
@@ -289,7 +290,7 @@ impl Session {
         Ok(Preview { decision, asks })
     }
 
-    /// Whether a person would be asked about a call that runs a program.
+    /// True if a person would be asked about a call that runs a program.
     pub(crate) async fn would_ask(&self, checked: &Checked<'_>) -> Result<bool, CallError> {
         let line = self.line_of(checked).await?;
         let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = checked;
@@ -461,7 +462,7 @@ impl Session {
         Ok(Decided { decision, of_program, key, sub_policy })
     }
 
-    /// What is said of a call of a locked tool about this file, where a call does as much with it: both have to pass.
+    /// Decision on a call of a locked tool about this file, where a call does as much with it: both have to pass.
     fn decide_file(
         &self,
         (tool, subject, named): (&str, Subject, (Capability, Value<'_>)),
@@ -477,8 +478,8 @@ impl Session {
         Ok(decision)
     }
 
-    /// What the rules in an agent's session say of the program that runs it: they ask or deny as they do about a program that a
-    /// call starts there, though a rule lets `task` pass; and a grant of theirs narrows it.
+    /// Decision of the rules in an agent's session on the program that runs it: they ask or deny as they do about a
+    /// program that a call starts there, though a rule lets `task` pass; and a grant of theirs narrows it.
     fn decide_program_of_agent(
         &self,
         call: &Presented<'_>,
@@ -505,7 +506,8 @@ impl Session {
         unless_denied(decision, &ruled).map(|decision| (Some(decision), sub_policy))
     }
 
-    /// What a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy leaves less.
+    /// Rights that a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy
+    /// leaves less.
     fn in_force_for<'a>(&'a self, call: &Presented<'a>, sub_policy: Option<&SubPolicy>) -> Cow<'a, EffectiveSet> {
         let in_force = call.own.unwrap_or(&self.effective);
         match (call.needs.shell.is_some() && self.profile.restricts_the_shell(), sub_policy) {
@@ -546,13 +548,13 @@ impl Session {
         unless_denied(decision, call)
     }
 
-    /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
+    /// True if what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
     fn passes_by_path(&self, tool: &Tool, why: &[String]) -> bool {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         ruled_as(tool).any(|tool| rules.looks_at_paths(&tool)) || !why.is_empty()
     }
 
-    /// Why a person has to say yes; nothing if nobody has to.
+    /// Reasons why a person has to say yes; none if nobody has to.
     fn asks(&self, decided: &Decided, watchdog: Option<&Reason>) -> Vec<String> {
         // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
         let typed = |decision: &Decision| self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
@@ -564,7 +566,7 @@ impl Session {
         why
     }
 
-    /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
+    /// True if a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
     #[must_use]
     pub fn is_halted(&self) -> bool {
         self.halt.is_halted()
@@ -635,7 +637,7 @@ impl Session {
         }))
     }
 
-    /// What egress adds to requests of a call, or could add: a person answers for what is done in their name.
+    /// Credentials that egress adds to requests of a call, or could add: a person answers for what is done in their name.
     fn credentials_for(&self, call: &Presented<'_>, in_force: &EffectiveSet) -> Vec<String> {
         let granted = || in_force.rights().hosts().iter().map(|(host, _)| host);
         let names = |credential: &Credential| {

@@ -56,7 +56,7 @@ impl Watch {
         }))
     }
 
-    /// Why a program may not run.
+    /// Reason why a program may not run.
     async fn refuses(&self, AboutToRun { program, argv, .. }: AboutToRun) -> Option<String> {
         let mut facts = ExecFacts::new(&program, &argv);
         (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.session);

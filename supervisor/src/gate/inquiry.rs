@@ -43,10 +43,10 @@ pub struct Query {
     /// A word or two above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// What may be chosen. The person may answer in other words all the same.
+    /// Choices to offer. The person may answer in other words all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<Choice>,
-    /// Whether several may be chosen.
+    /// True if several may be chosen.
     pub multi_select: bool,
 }
 
@@ -65,7 +65,7 @@ impl Query {
 pub struct Choice {
     /// The answer that it stands for.
     pub label: String,
-    /// What it means.
+    /// Meaning of the choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -78,7 +78,7 @@ impl Choice {
     }
 }
 
-/// What a person does with an inquiry.
+/// Reply of a person to an inquiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Reply {
@@ -89,7 +89,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Whether it answers these questions (X1-19). What a host passes on is looked at as what a model passes on is.
+    /// True if it answers these questions (X1-19). What a host passes on is looked at as what a model passes on is.
     pub(super) fn fits(&self, inquiry: &Inquiry) -> bool {
         let Self::Answers(answers) = self else { return true };
         let fits = |(query, answer): (&Query, &Vec<String>)| {
@@ -100,10 +100,10 @@ impl Reply {
     }
 }
 
-/// What [`Approver::inquire`](crate::Approver::inquire) returns; `None` if it has no way to ask.
+/// Result of [`Approver::inquire`](crate::Approver::inquire); `None` if it has no way to ask.
 pub type Inquired = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
 
-/// Why there is no answer. Nobody makes one up (S0-57).
+/// Reason why there is no answer. Nobody makes one up (S0-57).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unanswered {
@@ -115,7 +115,7 @@ pub enum Unanswered {
     NoTime,
     /// A person did not want to answer.
     Dismissed,
-    /// What came back answers something else.
+    /// Reply to something else.
     Unfit {
         /// Who sent it.
         by: String,

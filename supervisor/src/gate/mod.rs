@@ -43,7 +43,7 @@ impl Gate {
         self.programs.push(program);
     }
 
-    /// What any of them wants to see.
+    /// Union of what they want to see.
     pub(crate) fn wants(&self) -> Wants {
         let wants = self.watchdogs.iter().map(|watchdog| watchdog.wants());
         wants.chain(self.programs.iter().map(WatchdogProgram::wants)).fold(Wants::default(), Wants::or)
@@ -76,7 +76,7 @@ impl Gate {
         verdict
     }
 
-    /// The same about a program that is about to run.
+    /// Verdict about a program that is about to run.
     pub(crate) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
         let each = self.watchdogs.iter().map(|watchdog| watchdog.judge_exec(exec));
         let mut verdict = each.fold(Builtin.judge_exec(exec), Verdict::stricter);

@@ -38,7 +38,7 @@ pub struct Question {
     pub kind: String,
     /// The arguments, validated.
     pub arguments: Value,
-    /// Why it is asked: the rule, the watchdog, or that nothing allows it.
+    /// Reasons why it is asked: the rule, the watchdog, or that nothing allows it.
     pub why: Vec<String>,
     /// Files that it reads, and directories that it reads all of.
     pub reads: Vec<String>,
@@ -54,13 +54,14 @@ pub struct Question {
     /// Each command of its command line, variables that it sets and files that the shell writes, where the line could be
     /// taken apart.
     pub commands: Option<Vec<String>>,
-    /// What a program may read and change besides, if it is one.
+    /// Places that a program may read and change besides, if it is one.
     pub reach: Vec<String>,
-    /// What "always" would be kept for (S1-13).
+    /// Key for which an "always" would be kept (S1-13).
     pub key: ApprovalKey,
     /// And for how long (S1-18).
     pub kept_for: ApprovalScope,
-    /// Of the canonical arguments, the plan and the program that starts, SHA-256 in hexadecimal: an answer is for these.
+    /// Digest of the canonical arguments, the plan and the program that starts, SHA-256 in hexadecimal: an answer is
+    /// for these.
     pub digest: String,
 }
 
@@ -89,7 +90,7 @@ impl Question {
     }
 }
 
-/// What a person says.
+/// Answer of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -103,7 +104,7 @@ pub enum Answer {
     Reject,
 }
 
-/// What an approver returns; `None` if it has no way to ask (no terminal, nobody connected).
+/// Result of an approver; `None` if it has no way to ask (no terminal, nobody connected).
 pub type Asked = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
 /// Puts questions to a person. Several may be asked at once: the first answer is the answer, and the others' questions are
@@ -124,7 +125,7 @@ pub trait Approver: Send + Sync + fmt::Debug {
     }
 }
 
-/// Why there was no yes.
+/// Reason why there was no yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// There is nobody to ask (S0-57).
@@ -178,7 +179,7 @@ impl People {
         Self { approvers, patience, kept: Mutex::new(kept), project, recorder: None, turn: Arc::default() }
     }
 
-    /// Of a family of sessions one asks at a time, too: it is the same person (C-17).
+    /// Takes turns with its family of sessions: one asks at a time, for it is the same person (C-17).
     pub(crate) fn in_turn_with(self, turn: Arc<tokio::sync::Mutex<()>>) -> Self {
         Self { turn, ..self }
     }
@@ -200,7 +201,7 @@ impl People {
         if self.project.is_some() { ApprovalScope::Project } else { ApprovalScope::Session }
     }
 
-    /// Whether somebody has said yes for this key, and where that is kept.
+    /// Scope in which somebody has said yes for this key.
     pub(crate) fn has_said_yes(&self, tool: &str, key: &ApprovalKey) -> Option<ApprovalScope> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).map(|approval| approval.scope)
     }
@@ -262,7 +263,7 @@ impl People {
         }
     }
 
-    /// Whether anybody could be asked. They may still have no way to be.
+    /// True if anybody could be asked. They may still have no way to be.
     pub(crate) fn is_anybody_there(&self) -> bool {
         !self.approvers.is_empty()
     }
@@ -316,8 +317,8 @@ impl People {
     }
 }
 
-/// What an answer is bound to: the arguments, the plan, and the program that would start, as it is now. What changes any of
-/// them makes the answer stale.
+/// Digest that an answer is bound to: the arguments, the plan, and the program that would start, as it is now. What
+/// changes any of them makes the answer stale.
 pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>, program: Option<&HostPath>) -> String {
     let mut hash = Sha256::new();
     // Of a map in the order of its keys: serde_json keeps them sorted.
@@ -332,7 +333,7 @@ pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>, program:
     host::hex(&hash.finalize())
 }
 
-/// Of a text alone.
+/// Digest of a text alone.
 pub(crate) fn digest_of(text: &str) -> String {
     host::hex(&Sha256::digest(text))
 }

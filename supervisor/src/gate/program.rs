@@ -108,14 +108,14 @@ impl WatchdogProgram {
         Ok(Self { program, args: argv.collect(), timeout, wants: Wants::default() })
     }
 
-    /// The same, shown command lines taken apart.
+    /// This watchdog, shown command lines taken apart.
     #[must_use]
     pub fn sees_lines(mut self) -> Self {
         self.wants.lines = true;
         self
     }
 
-    /// The same, asked of every program that is about to run. Each waits until it has answered.
+    /// This watchdog, asked about every program that is about to run. Each waits until it has answered.
     #[must_use]
     pub fn sees_execs(mut self) -> Self {
         self.wants.execs = true;

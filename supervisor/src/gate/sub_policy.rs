@@ -1,4 +1,4 @@
-//! What a call of a shell may do, where that is less than its session may (S0-15).
+//! Sub-policies: what a call of a shell may do, where that is less than its session may (S0-15).
 
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::envelope::{Denial, Layer};
@@ -13,8 +13,8 @@ use crate::call::CallError;
 use crate::session::Session;
 
 impl Session {
-    /// What rules give its commands; else, of a line whose commands all only read, nothing to change. Only a line that something
-    /// looks at is taken apart, so nothing is known of others.
+    /// Sub-policy that rules give its commands; else, for a line whose commands all only read, one with nothing to
+    /// change. Only a line that something looks at is taken apart, so nothing is known of others.
     pub(super) fn sub_policy(&self, ruled: &RuledCall<'_>, line: Option<&Line>) -> Option<SubPolicy> {
         let of_rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).sub_policy(ruled);
         let reads = || line.is_some_and(|line| restricted::judge(line).is_ok());
@@ -58,7 +58,7 @@ pub(crate) struct GrantedPlaces {
 }
 
 impl GrantedPlaces {
-    /// What the session grants is not looked at where the rule says nothing of writing.
+    /// Places for a sub-policy. What the session grants is not looked at where the rule says nothing of writing.
     fn of(sub_policy: &SubPolicy, grant: &CallGrant) -> Self {
         if !sub_policy.bounds_writing() {
             return Self::default();

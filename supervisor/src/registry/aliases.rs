@@ -2,7 +2,7 @@
 
 /// The version from which they are unknown.
 pub(crate) const REMOVED_IN: &str = "0.8.0";
-/// The same, to compare with.
+/// Version of removal, to compare with.
 const REMOVED: Version = (0, 8, 0);
 
 /// Major, minor and patch.
@@ -40,7 +40,7 @@ pub(crate) fn deprecated(name: &str, version: Version) -> Option<&'static Alias>
     find(name).filter(|_| version < REMOVED)
 }
 
-/// What a call by an old name is told by a version that takes it no more.
+/// Message to a call by an old name, in a version that takes it no more.
 pub(crate) fn removed(name: &str, version: Version) -> Option<String> {
     let alias = find(name).filter(|_| version >= REMOVED)?;
     Some(format!("there is no tool `{name}`: it was removed in {REMOVED_IN}; call `{}`", alias.instead))

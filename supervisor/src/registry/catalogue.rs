@@ -33,12 +33,12 @@ pub(super) fn configured() -> impl Iterator<Item = &'static str> {
     [azure::NAME, rlm::NAME].into_iter().chain(hosted::agents::NAMES)
 }
 
-/// Whether a tool is one of those.
+/// True if a tool is one of those.
 pub(super) fn is_configured(name: &str) -> bool {
     name == hosted::agents::INBOX || configured().any(|configured| configured == name)
 }
 
-/// Why one of those is not there, if it is for that it is not configured.
+/// Reason why one of those is not there, if it is for that it is not configured.
 pub(crate) fn not_configured(name: &str, net: Option<&Net>) -> Option<String> {
     match name {
         azure::NAME => Azure::of_caller().err(),

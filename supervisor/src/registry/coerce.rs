@@ -77,7 +77,7 @@ fn pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Whether a value has the type that a schema calls so. An unknown name is none of ours to judge.
+/// True if a value has the type that a schema calls so. An unknown name is none of ours to judge.
 fn is(name: &str, given: &Value) -> bool {
     match name {
         "null" => given.is_null(),

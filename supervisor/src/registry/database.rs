@@ -35,7 +35,7 @@ use crate::store::SHORTEST;
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// What a call may hold: a server decides how long its rows and messages are.
+/// Memory that a call may hold: a server decides how long its rows and messages are.
 const MEMORY: ByteSize = ByteSize(1 << 30);
 /// How long a statement may take at a server, which ends it itself.
 const STATEMENT: Duration = Duration::from_secs(100);
@@ -71,7 +71,7 @@ fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result
 #[derive(Debug, Default)]
 pub(crate) struct Databases {
     all: Vec<Database>,
-    /// Why the file does not count.
+    /// Reason why the file does not count.
     wrong: Option<String>,
 }
 
@@ -259,7 +259,7 @@ fn connection_to(server: &Server) -> ServerConnection {
     ServerConnection { host, port, database, user, password, tls, timeout_ms }
 }
 
-/// What is asked about the schema, as rules and people see it: the tool has a statement of its own for that.
+/// Statement that asks about the schema, as rules and people see it: the tool has a statement of its own for that.
 fn asked(args: &Value) -> Option<Statement> {
     let (verb, about) = match args["operation"].as_str()? {
         "list_tables" => ("LIST TABLES", args["table_pattern"].as_str()),

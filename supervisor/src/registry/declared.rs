@@ -27,7 +27,7 @@ const TIMEOUT_MAX: u64 = 600_000;
 const FILES_MAX: usize = 64;
 /// The variable that names a tool's state directory.
 pub(crate) const STATE: &str = "CALLGATE_STATE";
-/// What a word of `command` and an item of `files` begin with that lies beside the definition.
+/// Prefix of a word of `command` or an item of `files` that lies beside the definition.
 const BESIDE: &str = "./";
 
 /// A definition as it is written.
@@ -56,7 +56,7 @@ struct Written {
     deferred: bool,
 }
 
-/// What a file declares.
+/// Content of a file of definitions.
 #[derive(Debug, Clone)]
 pub(crate) enum Definition {
     /// That a tool of this name is not to be there: one of an earlier layer, or the one that the file defines.
@@ -94,9 +94,9 @@ pub(crate) struct Declared {
     pub(crate) found: Option<HostPath>,
     /// The variables of the caller's that it gets.
     pub(crate) env: Vec<String>,
-    /// Whether it has a state slot.
+    /// True if it has a state slot.
     pub(crate) has_state: bool,
-    /// What an "always" is kept for, if the definition says so.
+    /// Template for an "always", if the definition has one.
     pub(crate) template: Option<String>,
     directory: Directory,
     /// The files that belong to it and the digest of each when the definition was read.
@@ -198,7 +198,7 @@ impl Definition {
     }
 }
 
-/// What is wrong with a definition, and with which of its keys.
+/// Mistake in a definition, and the key that has it.
 struct Wrong {
     key: Option<&'static str>,
     why: String,
@@ -235,13 +235,13 @@ fn is_command(command: &[String]) -> Result<(), String> {
     }
 }
 
-/// Whether this is a path that leads downwards and nowhere else.
+/// True if this is a path that leads downwards and nowhere else.
 fn is_plain(path: &str) -> bool {
     !path.is_empty() && !path.contains('\0') && path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
 impl Declaration {
-    /// Whether a file is a word of its command, and not only one of its `files`.
+    /// True if a file is a word of its command, and not only one of its `files`.
     pub(super) fn runs(&self, file: &str) -> bool {
         self.command.iter().any(|word| word.strip_prefix(BESIDE) == Some(file))
     }
@@ -324,7 +324,7 @@ impl Declared {
         self.command.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether each of its files is what it was when the definition was read, and where it was.
+    /// Confirms that each of its files is what it was when the definition was read, and where it was.
     ///
     /// # Errors
     /// The first that is not.

@@ -16,7 +16,7 @@ use super::{RegistryError, Tool};
 
 /// The names of the argument that is a program's input (X2-1, X2-3).
 const INPUT: [&str; 3] = ["stdin", "input", "data"];
-/// What a call may ask for, milliseconds; what is less or more becomes this (X2-1).
+/// Bounds on what a call may ask for, milliseconds; what is less or more becomes this (X2-1).
 const TIMES: (u64, u64) = (1_000, 600_000);
 /// How long a task in the background runs that names no time: as long as its session.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -101,7 +101,7 @@ const OUTPUT: &str = r#"{
 /// How a call wants its command run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShellCall<'a> {
-    /// What it reads first.
+    /// Input that it reads first.
     pub(crate) stdin: Option<&'a str>,
     pub(crate) is_in_background: bool,
     pub(crate) has_terminal: bool,
@@ -143,7 +143,7 @@ fn bad(name: &str, reason: impl Into<String>) -> InvalidArgument {
 }
 
 impl<'a> ShellCall<'a> {
-    /// Of arguments that were prepared.
+    /// Command of arguments that were prepared.
     pub(crate) fn of(args: &'a Value) -> Self {
         let is = |name: &str| args[name].as_bool() == Some(true);
         Self { stdin: input(args), is_in_background: is("background") || is("tty"), has_terminal: is("tty") }

@@ -50,25 +50,25 @@ pub(crate) enum Executor {
 
 /// How a tool turns validated arguments into work for the sandbox.
 pub(crate) trait Prepare: Send + Sync {
-    /// What the call needs, and what it runs.
+    /// Needs of the call, and the work that it runs.
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
 
-    /// What a worker of the readers has to read before anything is known of the call, because a model wrote it.
+    /// Text that a worker of the readers has to read before anything is known of the call, because a model wrote it.
     fn read_first(&self, _args: &Value) -> Option<ReadFirst> {
         None
     }
 
-    /// Whether it runs the tests of a workspace, by what the session finds there.
+    /// True if it runs the tests of a workspace, by what the session finds there.
     fn runs_tests(&self) -> bool {
         false
     }
 
-    /// Of a tool that searches: whom it asks, and how often.
+    /// Searches of a tool that searches: whom it asks, and how often.
     fn searches(&self) -> Option<&Searches> {
         None
     }
 
-    /// Whether its program parses what a stranger wrote, and needs only to read: then it may do nothing else.
+    /// True if its program parses what a stranger wrote, and needs only to read: then it may do nothing else.
     fn reads_alone(&self) -> bool {
         false
     }
@@ -83,34 +83,34 @@ pub(crate) trait Prepare: Send + Sync {
         None
     }
 
-    /// Whether the session adds to the result what it alone knows of itself.
+    /// True if the session adds to the result what it alone knows of itself.
     fn diagnoses(&self) -> bool {
         false
     }
 
-    /// What egress is to add to its requests and to no others, from the caller's environment.
+    /// Credential that egress is to add to its requests and to no others, from the caller's environment.
     fn credential(&self) -> Option<Credential> {
         None
     }
 
-    /// Of a tool that queries databases: whose SQL it takes.
+    /// Dialect of the SQL that it takes, if it queries databases.
     fn dialect(&self) -> Option<Dialect> {
         None
     }
 }
 
-/// What workers have said of a call's arguments before it is checked.
+/// Findings of workers on a call's arguments before it is checked.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBefore {
     /// The names in a patch.
     pub(crate) names: Value,
-    /// What a statement does.
+    /// Effects of the statement.
     pub(crate) statement: Option<Statement>,
 }
 
 /// A text that is read in a worker which can open nothing.
 pub(crate) struct ReadFirst {
-    /// What is done, for errors.
+    /// Act, for errors.
     pub(crate) what: &'static str,
     /// Who does it, among the worker's tools.
     pub(crate) tool: &'static str,
@@ -123,7 +123,7 @@ pub trait Handler: Send + Sync {
     fn answer(&self, call: HandlerCall) -> Answering;
 }
 
-/// What a [`Handler`] returns: the result's `data`, or what went wrong, in words for the model.
+/// Result of a [`Handler`]: the result's `data`, or what went wrong, in words for the model.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
 
 /// A call that layers 1 and 2 let pass.
@@ -148,7 +148,7 @@ where
     }
 }
 
-/// What arguments are resolved against.
+/// Context that arguments are resolved against.
 pub(crate) struct Context<'a> {
     /// The workspace's first root: relative paths start there.
     pub(crate) root: &'a HostPath,
@@ -160,17 +160,17 @@ pub(crate) struct Context<'a> {
     pub(crate) session: &'a str,
     /// For which hosts there are credentials.
     pub(crate) credentials: &'a [Credential],
-    /// What a worker has said of what was to be read first.
+    /// Findings of a worker on what was to be read first.
     pub(crate) read: &'a ReadBefore,
     /// How many hosts were asked before, in a call that goes on with another.
     pub(crate) hop: usize,
-    /// What is left of a call's time, if it goes on.
+    /// Rest of a call's time, if it goes on.
     pub(crate) left: Option<Duration>,
-    /// What is configured.
+    /// Databases that are configured.
     pub(crate) databases: &'a Databases,
     /// The session's.
     pub(crate) profile: &'a Profile,
-    /// What the session may do.
+    /// Rights of the session.
     pub(crate) effective: &'a EffectiveSet,
     /// The language servers that its manifest names.
     pub(crate) servers: &'a BTreeMap<String, LanguageServer>,
@@ -193,13 +193,13 @@ pub(crate) struct Prepared {
     pub(crate) work: Option<Work>,
     /// Asked for by the call itself.
     pub(crate) timeout: Option<Duration>,
-    /// What egress adds to its requests, for a person who is asked.
+    /// Additions of egress to its requests, for a person who is asked.
     pub(crate) credentials: Vec<Credential>,
     /// How egress makes the TLS, with credentials, if it does.
     pub(crate) secured: Option<Secured>,
-    /// What the worker is told besides the arguments.
+    /// Facts that the worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
-    /// What the call is about, if that is not what its tool is about.
+    /// Subject of the call, if it is not its tool's.
     pub(crate) subject: Option<Subject>,
 }
 
@@ -238,37 +238,37 @@ impl Executor {
         }
     }
 
-    /// Of a tool that searches: whom it asks, and how often.
+    /// Searches of a tool that searches: whom it asks, and how often.
     pub(crate) fn searches(&self) -> Option<&Searches> {
         self.worker()?.searches()
     }
 
-    /// Whether its program may do nothing but read.
+    /// True if its program may do nothing but read.
     pub(crate) fn reads_alone(&self) -> bool {
         matches!(self, Self::Program(tool) | Self::Server(tool) if tool.reads_alone())
     }
 
-    /// Whether the session adds to the result what it alone knows of itself.
+    /// True if the session adds to the result what it alone knows of itself.
     pub(crate) fn diagnoses(&self) -> bool {
         self.worker().is_some_and(Prepare::diagnoses)
     }
 
-    /// What has to be read before the call can be prepared.
+    /// Text that has to be read before the call can be prepared.
     pub(crate) fn read_first(&self, args: &Value) -> Option<ReadFirst> {
         self.worker()?.read_first(args)
     }
 
-    /// What egress is to add to its requests and to no others, from the caller's environment.
+    /// Credential that egress is to add to its requests and to no others, from the caller's environment.
     pub(crate) fn credential(&self) -> Option<Credential> {
         self.worker()?.credential()
     }
 
-    /// Of a tool that queries databases: whose SQL it takes.
+    /// Dialect of the SQL that it takes, if it queries databases.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         self.worker()?.dialect()
     }
 
-    /// Whether it runs the tests of a workspace, by what the session finds there.
+    /// True if it runs the tests of a workspace, by what the session finds there.
     pub(crate) fn runs_tests(&self) -> bool {
         matches!(self, Self::Program(tool) if tool.runs_tests())
     }

@@ -82,14 +82,14 @@ pub(super) fn read_excel() -> Result<Tool, RegistryError> {
     Ok(tool.limits(limits).timeout(WORKBOOK_TIME).kin(&[Kin::Read]))
 }
 
-/// What the largest workbook takes that the worker reads, bytes.
+/// Memory that the largest workbook takes that the worker reads, bytes.
 #[cfg(feature = "spreadsheets")]
 const WORKBOOK_MEMORY: ByteSize = ByteSize(2 << 30);
-/// The same in time.
+/// Time that it takes.
 #[cfg(feature = "spreadsheets")]
 const WORKBOOK_TIME: Duration = Duration::from_secs(60);
 
-/// What a tool requires that may read any file of the workspace.
+/// Requirement of a tool that may read any file of the workspace.
 pub(super) fn reads_everything(tool: &str) -> Result<FsRequirement, RegistryError> {
     let bad = |reason: String| RegistryError::Requires { tool: tool.to_owned(), reason };
     let everything = PathTemplate::parse("{workspace}/**").map_err(|e| bad(e.to_string()))?;
@@ -207,7 +207,7 @@ impl Prepare for FileSearch {
     }
 }
 
-/// What lies above a search and says which files it leaves out, as ripgrep reads it.
+/// Files above a search that say which files it leaves out, as ripgrep reads it.
 const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"];
 
 /// A search needs all that was granted of a tree.

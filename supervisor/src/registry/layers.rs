@@ -47,9 +47,9 @@ pub struct LeftOut {
     pub origin: Origin,
     /// The file that declares it.
     pub file: PathBuf,
-    /// Whether that is what the file says, and no mistake.
+    /// True if that is what the file says, and no mistake.
     pub disabled: bool,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
@@ -83,9 +83,9 @@ impl Found {
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     fd: Arc<OwnedFd>,
-    /// What it was called when it was opened.
+    /// Name of it when it was opened.
     pub(crate) path: PathBuf,
-    /// Whether others of this host must not be able to write what is read in it.
+    /// True if others of this host must not be able to write what is read in it.
     private: bool,
 }
 
@@ -104,7 +104,7 @@ impl Directory {
         Ok(Some(Self { fd: Arc::new(fd), path: path.join(name), private }))
     }
 
-    /// Whether its path still leads to what is held.
+    /// True if its path still leads to what is held.
     pub(crate) fn is_there(&self) -> bool {
         let held = rustix::fs::fstat(&self.fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
         held.is_some() && held == host::identity_of(&self.path)
@@ -126,7 +126,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// The same, and together with what was read before at most what there is room for.
+    /// Reads a file, and together with what was read before at most what there is room for.
     fn read_within(&self, name: &str, most: u64, room: &mut u64) -> io::Result<Vec<u8>> {
         let bytes = self.read(name, most)?;
         *room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
@@ -135,8 +135,8 @@ impl Directory {
         Ok(bytes)
     }
 
-    /// What is in a regular file of it, through no link, of at most so many bytes. What is opened is what was looked at: a FIFO or
-    /// a device is not opened at all.
+    /// Content of a regular file of it, through no link, of at most so many bytes. What is opened is what was looked
+    /// at: a FIFO or a device is not opened at all.
     pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let found = rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), inside()).map_err(told)?;
@@ -173,13 +173,13 @@ fn told(errno: Errno) -> io::Error {
     }
 }
 
-/// Whether this is a protected name wherever calls may write above it. What the user declares counts without being trusted first, so
-/// no call of any session may have written it.
+/// True if this is a protected name wherever calls may write above it. What the user declares counts without being
+/// trusted first, so no call of any session may have written it.
 pub(crate) fn counts(path: &Path) -> bool {
     matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Kept::Kept { .. })
 }
 
-/// What others could have written is not the user's.
+/// Refuses what others could have written: it is not the user's.
 pub(super) fn refuse_others(stat: &Stat) -> io::Result<()> {
     let me = rustix::process::geteuid().as_raw();
     match stat {
@@ -197,7 +197,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 pub(crate) type IsBelieved<'a> = &'a mut dyn FnMut(&str, &str) -> bool;
 
 impl Layer {
-    /// What a project declares; or the name of a file that is not believed, of which nothing was parsed.
+    /// Declarations of a project; or the name of a file that is not believed, of which nothing was parsed.
     pub(crate) fn of_project(
         (held, root): (BorrowedFd<'_>, &Path),
         is_believed: IsBelieved<'_>,
@@ -205,7 +205,7 @@ impl Layer {
         Self::below(Origin::Project, (held, root, OF_PROJECT), is_believed)
     }
 
-    /// What the user declares in this directory for settings. One that is not there declares nothing.
+    /// Declarations of the user in this directory for settings. One that is not there declares nothing.
     pub(crate) fn of_user(settings: &Path) -> Self {
         let origin = Origin::User;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -306,7 +306,7 @@ impl Layer {
         })
     }
 
-    /// What of it cannot be used, and what it takes away.
+    /// Parts of it that cannot be used, and what it takes away.
     pub(crate) fn left_out(&self) -> Vec<LeftOut> {
         let without = self.found.iter().filter_map(|(file, found)| {
             let Found::Without(name) = found else { return None };
@@ -447,18 +447,18 @@ impl Registry {
         self.left_out.extend(left_out);
     }
 
-    /// The same without a tool.
+    /// The layers without a tool.
     pub(crate) fn without(&self, name: &str) -> Self {
         self.only(|tool| tool.name != name)
     }
 
-    /// What is declared and not there, and why.
+    /// Tools that are declared and not there, and why.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Whether a tool of this name is declared and not there.
+    /// True if a tool of this name is declared and not there.
     pub(crate) fn is_left_out(&self, name: &str) -> bool {
         self.left_out.iter().any(|left_out| left_out.name.as_deref() == Some(name))
     }

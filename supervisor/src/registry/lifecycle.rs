@@ -9,7 +9,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock as Flights};
 
 use super::Registry;
 
-/// Whether calls of a tool are carried out.
+/// State of a tool: whether its calls are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -141,7 +141,7 @@ impl Lifecycle {
         self.change(load)
     }
 
-    /// The same at once: a call that is in flight keeps the tools that it began with.
+    /// Changes the registry at once: a call that is in flight keeps the tools that it began with.
     pub(crate) fn change<T, E>(&self, load: impl FnOnce(&Registry) -> Result<(Registry, T), E>) -> Result<T, E> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (registry, told) = load(&self.now())?;

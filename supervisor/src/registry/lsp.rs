@@ -76,7 +76,7 @@ fn server_for(file: &Path, named: &BTreeMap<String, LanguageServer>) -> Option<(
     named.chain(known).find(|(_, server)| server.serves(file))
 }
 
-/// What the worker is told that talks to it.
+/// Facts for the worker that talks to it.
 fn told(name: &str, server: &LanguageServer) -> Map<String, Value> {
     let mut told = Map::new();
     told.insert(SERVER.to_owned(), name.into());

@@ -56,7 +56,7 @@ pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 #[derive(Debug, Clone)]
 pub struct Registry {
     tools: Vec<Tool>,
-    /// What is declared and not there.
+    /// Tools that are declared and not there.
     left_out: Vec<LeftOut>,
 }
 
@@ -69,7 +69,7 @@ pub enum RegistryError {
     Schema {
         /// Which tool.
         tool: String,
-        /// What is wrong.
+        /// Mistake.
         reason: String,
     },
     /// Its output schema is not a JSON Schema.
@@ -77,7 +77,7 @@ pub enum RegistryError {
     OutputSchema {
         /// Which tool.
         tool: String,
-        /// What is wrong.
+        /// Mistake.
         reason: String,
     },
     /// No such name: a model must be able to say it, and a rule to name it.
@@ -99,7 +99,7 @@ pub enum RegistryError {
     Unknown {
         /// The name.
         tool: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
     /// A manifest or a host asks for a tool outside the lock that is not there.
@@ -107,7 +107,7 @@ pub enum RegistryError {
     NotInTheCatalogue {
         /// The name.
         tool: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
     /// A manifest offers one of its agents a tool that is not there.
@@ -117,15 +117,15 @@ pub enum RegistryError {
         agent: String,
         /// The name.
         tool: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
-    /// What it requires cannot be compiled.
+    /// Its requirements cannot be compiled.
     #[error("the requirements of {tool}: {reason}")]
     Requires {
         /// Which tool.
         tool: String,
-        /// What is wrong.
+        /// Mistake.
         reason: String,
     },
 }
@@ -206,7 +206,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a tool of this name is there only where it is configured: a rule about it is no mistake elsewhere.
+    /// True if a tool of this name is there only where it is configured: a rule about it is no mistake elsewhere.
     pub(crate) fn has_to_be_configured(name: &str) -> bool {
         catalogue::is_configured(name)
     }
@@ -282,7 +282,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a tool of this name is there, or could be: servers come and go.
+    /// True if a tool of this name is there, or could be: servers come and go.
     fn knows(&self, name: &str) -> bool {
         let is_here = self.tools.iter().any(|tool| tool.is_called(name));
         is_here || self.is_left_out(name) || catalogue::is_configured(name) || name.starts_with("mcp__")
@@ -294,7 +294,7 @@ impl Registry {
         Self { tools, left_out: self.left_out.clone() }
     }
 
-    /// What each tool is about, by the name that rules have for it.
+    /// Subject of each tool, by the name that rules have for it.
     pub(crate) fn subjects(&self) -> BTreeMap<String, Subject> {
         self.tools.iter().map(|tool| (tool.rule_name(), tool.subject)).collect()
     }
@@ -353,20 +353,20 @@ impl Registry {
         })
     }
 
-    /// Whether a tool is listed by this name.
+    /// True if a tool is listed by this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
     }
 
-    /// What whoever calls by this name is told of it, if it will go.
+    /// Notice to whoever calls by this name, if it will go.
     pub(crate) fn deprecation(&self, name: &str) -> Option<Deprecation> {
         let alias = aliases::deprecated(name, aliases::VERSION).filter(|_| !self.has(name))?;
         let tool = self.find(name)?;
         Some(Deprecation::new(alias.name, tool.name.clone(), aliases::REMOVED_IN))
     }
 
-    /// The same with these tools in place of those that a server had before, as far as they can be added and the profile offers
-    /// them; and why the others cannot.
+    /// This registry with these tools in place of those that a server had before, as far as they can be added and the
+    /// profile offers them; and why the others cannot.
     pub(crate) fn with_tools_of(
         &self,
         server: &str,

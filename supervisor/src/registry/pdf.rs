@@ -22,7 +22,7 @@ use super::{RegistryError, Tool, files};
 
 /// The program.
 pub(crate) const PDFTOTEXT: &str = "pdftotext";
-/// What a large PDF takes is seconds.
+/// Time for a large PDF, which takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Many times what a large PDF takes, bytes.
 const MEMORY: ByteSize = ByteSize(2 << 30);
@@ -90,7 +90,7 @@ pub(crate) fn instead_of_read(args: &Value, told: &Map<String, Value>) -> Option
     Some(instead)
 }
 
-/// Whether a worker's result says that what it was to read is a PDF.
+/// True if a worker's result says that what it was to read is a PDF.
 pub(crate) fn is_one(data: &Value) -> bool {
     *data == json!({ PDF: true })
 }

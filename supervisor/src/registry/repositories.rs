@@ -181,7 +181,7 @@ impl Prepare for Clone {
     }
 }
 
-/// What a URL ends in, as git takes it for the name of a directory.
+/// Last part of a URL, as git takes it for the name of a directory.
 fn named_by(url: &str) -> Option<&str> {
     let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     let (_, name) = path.strip_prefix("https://")?.rsplit_once('/')?;

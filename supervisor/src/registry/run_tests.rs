@@ -22,7 +22,7 @@ pub(crate) const RUNNER: &str = "runner";
 /// How long tests may take, if a call does not say.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What runs the tests of a workspace in which one of these files is. The first that is there counts.
+/// Commands that run the tests of a workspace in which one of these files is. The first that is there counts.
 pub(crate) const MARKERS: &[(&str, &str)] = &[
     ("Cargo.toml", "cargo"),
     ("go.mod", "go"),

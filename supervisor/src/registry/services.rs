@@ -21,7 +21,7 @@ use super::{RegistryError, Tool};
 use crate::credentials::is_set;
 use crate::host;
 
-/// What a worker has beyond the time of its requests.
+/// Time that a worker has beyond that of its requests.
 const AFTER: Duration = Duration::from_secs(5);
 
 /// Where the caller's environment names the organization.
@@ -44,7 +44,7 @@ pub(crate) struct Azure {
 }
 
 impl Azure {
-    /// What the caller's environment names. The error is why there is no such tool.
+    /// Service that the caller's environment names. The error is why there is no such tool.
     pub(crate) fn of_caller() -> Result<Self, String> {
         Self::of(host::variable, || is_set(TOKEN))
     }
@@ -83,8 +83,9 @@ impl Azure {
         args["project"].as_str().or(self.project.as_deref())
     }
 
-    /// What rules are compared with, and what an "always" is remembered for: the operation and where; of one that changes something,
-    /// also what. Where is what requests begin with, and not a text that might be read in another way.
+    /// Key that rules are compared with, and that an "always" is remembered for: the operation and where; of one that
+    /// changes something, also what. Where is what requests begin with, and not a text that might be read in another
+    /// way.
     fn key(&self, args: &Value) -> String {
         let operation = args["operation"].as_str().unwrap_or_default();
         let changes = Operation::named(operation).is_none_or(Operation::changes);
@@ -156,7 +157,7 @@ pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
 #[derive(Debug)]
 pub(crate) struct Rlm(manifest::Rlm);
 
-/// What is said of `rlm_query` where nobody can be asked.
+/// Message about `rlm_query` where nobody can be asked.
 pub(crate) const NO_MODEL: &str = "there is no `rlm_query` here: the manifest names no model; write url = \"https://api.deepseek.com\" in \
      [net.rlm], grant its host (hosts = [\"api.deepseek.com\"] in [requires.net]), and give its key in [[net.credentials]]";
 
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// What rules see of a project is where its requests go. A name that leads elsewhere is refused, and no rule was about it.
+    /// Rules see of a project where its requests go. A name that leads elsewhere is refused, and no rule was about it.
     #[test]
     fn rules_see_where_requests_go() {
         let there = azure(&[("AZURE_DEVOPS_PROJECT", "Shop")]).unwrap();

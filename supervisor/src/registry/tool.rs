@@ -67,17 +67,17 @@ pub struct Tool {
     pub parameters: Value,
     /// JSON Schema 2020-12 of the result's `data`, given to the model with the tool (S1-34).
     pub output_schema: Option<Value>,
-    /// What the tool adds to a session's requirements (S0-5, S0-8).
+    /// Requirements that the tool adds to a session's (S0-5, S0-8).
     pub requires: RequirementSet,
-    /// What its calls are about. Rules, profiles, modes and watchdogs go by this and by what a call needs.
+    /// Subject of its calls. Rules, profiles, modes and watchdogs go by this and by what a call needs.
     pub subject: Subject,
-    /// Whether its calls may run beside others; a tool has to opt in (C-17).
+    /// Concurrency of its calls: they may run beside others only if it says so; a tool has to opt in (C-17).
     pub concurrency: Concurrency,
-    /// Whether somebody is asked about calls that no rule decides (S1-12).
+    /// True if somebody is asked about calls that no rule decides (S1-12).
     pub gated: bool,
     /// How long a call may take that does not say.
     pub timeout: Option<Duration>,
-    /// Whether it is listed by name alone, and called only once `tool_search` has returned it (S3-8).
+    /// True if it is listed by name alone, and called only once `tool_search` has returned it (S3-8).
     pub deferred: bool,
     /// Tighter limits for its calls than the session's.
     pub limits: Limits,
@@ -85,9 +85,9 @@ pub struct Tool {
     pub(crate) key_of: Option<KeyOf>,
     /// The locked tools that do what it does: what rules deny or ask about them holds for it.
     pub(crate) kin: &'static [Kin],
-    /// What its server calls it, if it is shown by another name.
+    /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
-    /// What its arguments are compared with, if that is not its schema.
+    /// Schema that its arguments are compared with, if that is not its own.
     compared: Option<Value>,
     /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
     pub(super) shows: Option<u64>,
@@ -281,12 +281,12 @@ impl Tool {
         }
     }
 
-    /// Whether it is called that, by this session's surface or otherwise.
+    /// True if it is called that, by this session's surface or otherwise.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.own_name() == name
     }
 
-    /// Whether subagents do not have it (S4-22).
+    /// True if subagents do not have it (S4-22).
     pub(crate) fn is_single_level(&self) -> bool {
         self.shown.as_ref().is_some_and(Shown::is_single_level)
     }
@@ -295,7 +295,7 @@ impl Tool {
         self.origin == Origin::Bundled
     }
 
-    /// The same as a surface shows it.
+    /// The tool as a surface shows it.
     pub(super) fn seen_as(&self, face: &'static Face, agent: Option<String>) -> Self {
         let mut seen = Self { shown: Some(Shown::of(face, agent)), shows: face.limit.or(self.shows), ..self.clone() };
         face.name.clone_into(&mut seen.name);
@@ -333,7 +333,7 @@ impl Tool {
         }
     }
 
-    /// Whether this MCP server offers it.
+    /// True if this MCP server offers it.
     #[must_use]
     pub fn is_of(&self, server: &str) -> bool {
         matches!(&self.origin, Origin::Mcp(of) if of == server)
@@ -358,13 +358,13 @@ impl Tool {
         }
     }
 
-    /// What a call's program is given to read at its start, or what is typed to it.
+    /// Input that a call's program is given to read at its start, or that is typed to it.
     pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
         let takes_input = matches!(self.executor, Executor::Shell(_) | Executor::Background(_));
         super::exec_shell::input(args).filter(|input| takes_input && !input.is_empty())
     }
 
-    /// What runs when it is called, if it is declared.
+    /// Command that runs when it is called, if it is declared.
     #[must_use]
     pub fn command(&self) -> String {
         self.as_declared().map(|declared| declared.command()).unwrap_or_default()
@@ -376,13 +376,13 @@ impl Tool {
         self.as_declared().map(|declared| declared.env.as_slice()).unwrap_or_default()
     }
 
-    /// Whether its calls have a directory for what is to last, if it is declared.
+    /// True if its calls have a directory for what is to last, if it is declared.
     #[must_use]
     pub fn has_state(&self) -> bool {
         self.as_declared().is_some_and(|declared| declared.has_state)
     }
 
-    /// What an "always" is kept for, if it is declared and says so: a template over its arguments, or a text for all of them.
+    /// Template for an "always", if it is declared and says so: a template over its arguments, or a text for all of them.
     #[must_use]
     pub fn approval_template(&self) -> Option<&str> {
         self.as_declared().and_then(|declared| declared.template.as_deref())
@@ -452,7 +452,7 @@ impl Tool {
         coerce::coerce(schema, args)
     }
 
-    /// What its arguments are compared with.
+    /// Schema that its arguments are compared with.
     fn compared(&self) -> &Value {
         self.compared.as_ref().unwrap_or(&self.parameters)
     }
@@ -475,7 +475,7 @@ impl Tool {
         Ok(validator.get_or_init(|| Arc::new(built)))
     }
 
-    /// Whether its contract can be published.
+    /// Check that its contract can be published.
     pub(super) fn check(&self) -> Result<(), RegistryError> {
         let bad = |reason: String| RegistryError::Schema { tool: self.name.clone(), reason };
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

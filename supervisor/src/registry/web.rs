@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
-/// What a worker has beyond the time that a hop has, to read what came.
+/// Time that a worker has beyond that of a hop, to read what came.
 const READING: Duration = Duration::from_secs(15);
 
 /// `web_fetch` (S0-20). It requires no host: which ones are granted is for manifests and people to say.
@@ -34,7 +34,7 @@ pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError>
     Ok(Tool::bundled(contract.name, texts, Executor::Worker(searches))?.side_by_side())
 }
 
-/// What is said of `web_search` where nobody can be asked.
+/// Message about `web_search` where nobody can be asked.
 pub(crate) const NO_PROVIDER: &str = "there is no `web_search` here: the manifest names no provider; write providers = [\"duckduckgo\"] \
      in [net.search], or another one, and grant its host (hosts = [\"html.duckduckgo.com\"] in [requires.net])";
 
@@ -111,7 +111,7 @@ impl Searches {
         counted.map(drop).map_err(|_all| self.all_made())
     }
 
-    /// The same of one that is not made yet, before anybody is asked about it.
+    /// Check of one that is not made yet, before anybody is asked about it.
     pub(crate) fn has_room(&self) -> Result<(), String> {
         if self.made.load(Ordering::Relaxed) < self.search.calls { Ok(()) } else { Err(self.all_made()) }
     }
@@ -202,7 +202,7 @@ impl Hop {
         args
     }
 
-    /// What its worker is told besides.
+    /// Tells its worker what it has to know besides.
     pub(crate) fn tell(&self, told: &mut Map<String, Value>) {
         told.insert(fetch::LEFT.to_owned(), self.left.clone());
     }

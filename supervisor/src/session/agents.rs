@@ -1,4 +1,4 @@
-//! What a session keeps of the subagents that its calls have started in the background (S2-21, X2-19).
+//! Records of the subagents that its calls have started in the background (S2-21, X2-19).
 //!
 //! An agent is known by an id that it keeps when it is started again. What is kept of answers is bounded; the record of the session
 //! has them whole.
@@ -24,7 +24,7 @@ const ENDED_MAX: usize = 64;
 const SWARMS_MAX: usize = 8;
 /// Most bytes that are kept of an answer.
 pub(crate) const ANSWER_KEPT: usize = 256 * 1024;
-/// The same of one of a CSV's.
+/// Most bytes that are kept of the answer of one of a CSV's.
 pub(crate) const ROW_KEPT: usize = 16 * 1024;
 /// Most messages that an agent has not read.
 const UNREAD_MAX: usize = 64;
@@ -70,7 +70,7 @@ pub(crate) struct Kept {
     pub(crate) agent: String,
     /// The tools that it was narrowed to.
     pub(crate) only: Option<Vec<String>>,
-    /// Of a swarm: which, and which of its tasks.
+    /// Place in a swarm: which swarm, and which of its tasks.
     pub(crate) item: Option<Item>,
     /// How long it may run.
     pub(crate) time: Option<Duration>,
@@ -102,15 +102,15 @@ impl Item {
     }
 }
 
-/// What is known of an agent.
+/// Facts known of an agent.
 #[derive(Debug)]
 struct Known {
     status: AgentStatus,
     session: Option<String>,
     takes_input: bool,
-    /// What it was given to do.
+    /// Task that it was given.
     task: String,
-    /// The same with what it is told besides.
+    /// Prompt: the task, with what it is told besides.
     prompt: String,
     runs: u32,
     began: Instant,
@@ -118,7 +118,7 @@ struct Known {
     end: End,
 }
 
-/// What came of it.
+/// Result of it.
 #[derive(Debug, Default)]
 struct End {
     output: Option<String>,
@@ -162,7 +162,7 @@ impl Agents {
         swarms.push(swarm);
     }
 
-    /// Whether there is room for one more.
+    /// True if there is room for one more.
     pub(crate) fn has_room_for_a_swarm(&self) -> bool {
         self.swarms().iter().filter(|swarm| !swarm.has_ended()).count() < SWARMS_MAX
     }
@@ -357,7 +357,7 @@ impl Kept {
         self.inbox().drain(..).collect()
     }
 
-    /// What it reports of its row. `false` if it has ended.
+    /// Takes what it reports of its row. `false` if it has ended.
     pub(crate) fn reports(&self, result: Value) -> bool {
         let mut known = self.known();
         let runs = !known.status.has_ended();
@@ -367,7 +367,7 @@ impl Kept {
         runs
     }
 
-    /// What is known of it. Its answer is a part of that only if it is asked for.
+    /// Facts known of it. Its answer is a part of that only if it is asked for.
     pub(crate) fn shown(&self, with_answer: bool) -> Value {
         let known = self.known();
         let took = known.took.unwrap_or_else(|| known.began.elapsed());
@@ -436,7 +436,7 @@ impl Swarm {
         }
     }
 
-    /// What is known of them.
+    /// Facts known of them.
     pub(crate) fn shown(&self, with_answers: bool) -> Value {
         let members = self.members().clone();
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

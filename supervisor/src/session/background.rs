@@ -44,7 +44,7 @@ pub(crate) enum Status {
     TimedOut,
 }
 
-/// What a task is to do.
+/// Order to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Run.
@@ -62,9 +62,9 @@ pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) took: Duration,
-    /// Why, if it did not end by itself.
+    /// Reason, if it did not end by itself.
     pub(crate) why: Option<String>,
-    /// What the sandbox has refused to it.
+    /// Notes on what the sandbox has refused to it.
     pub(crate) notes: Vec<String>,
     pub(crate) limits: Vec<LimitReport>,
     pub(crate) changes: Option<Changes>,
@@ -88,7 +88,7 @@ pub(crate) struct Task {
     follows: Mutex<Option<AbortHandle>>,
 }
 
-/// What is known of a task.
+/// Facts known of a task.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) stdout: Unread,
@@ -96,7 +96,7 @@ pub(crate) struct Heard {
     pub(crate) end: Option<Ended>,
 }
 
-/// What a stream has given that nobody has read.
+/// Output of a stream that nobody has read.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
     bytes: VecDeque<u8>,
@@ -115,7 +115,7 @@ pub(crate) struct Increment {
     pub(crate) len: usize,
     /// How many bytes before it are gone.
     pub(crate) omitted: u64,
-    /// Whether there is more to read at once.
+    /// True if there is more to read at once.
     pub(crate) has_more: bool,
 }
 
@@ -272,7 +272,7 @@ impl Heard {
         self.end.as_ref().map_or(Status::Running, |end| end.status)
     }
 
-    /// Whether there is something to read.
+    /// True if there is something to read.
     pub(crate) fn is_readable(&self) -> bool {
         self.stdout.is_readable() || self.stderr.is_readable()
     }

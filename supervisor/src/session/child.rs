@@ -51,10 +51,10 @@ pub trait AgentRunner: Send + Sync + fmt::Debug {
     fn run(&self, task: AgentTask) -> AgentRun;
 }
 
-/// What an [`AgentRunner`] returns: the answer, or what went wrong, in words for the model that waits for it.
+/// Result of an [`AgentRunner`]: the answer, or what went wrong, in words for the model that waits for it.
 pub type AgentRun = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 
-/// What a subagent is to do, and its session.
+/// Task of a subagent, and its session.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AgentTask {
@@ -62,7 +62,7 @@ pub struct AgentTask {
     pub agent: String,
     /// The prompt. If the agent is to know that another has started it, the first line says so (X0-30).
     pub prompt: String,
-    /// What the caller has passed on.
+    /// Metadata that the caller has passed on.
     pub metadata: Value,
     /// 1 for a subagent of a session that a host has opened.
     pub depth: usize,
@@ -72,7 +72,7 @@ pub struct AgentTask {
     pub session: Arc<Session>,
 }
 
-/// What a child is to its ancestors.
+/// Relation of a child to its ancestors.
 #[derive(Clone)]
 pub(crate) struct Lineage {
     pub(crate) supervisor: Supervisor,
@@ -92,7 +92,7 @@ pub(crate) struct Lineage {
     pub(crate) halt: Arc<Halt>,
     /// Held while a person is asked.
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
-    /// What its parent keeps of it, if it does.
+    /// Record that its parent keeps of it, if it does.
     pub(crate) kept: Option<Arc<Kept>>,
 }
 
@@ -105,12 +105,12 @@ pub(crate) struct Opening {
     rules: usize,
 }
 
-/// What is the same in a whole family of sessions.
+/// Facts that are equal in a whole family of sessions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ancestry {
     /// Where the first session may write, and so all of them.
     pub(crate) written: Vec<HostPath>,
-    /// What it was asked to write in, whatever it may: another session of the workspace may write there.
+    /// Places that it was asked to write in, whatever it may: another session of the workspace may write there.
     pub(crate) asked: Vec<AskedFor>,
     /// All that the first session may: what a child cannot write, its parent may have written.
     pub(crate) most: Option<Arc<EffectiveSet>>,
@@ -147,7 +147,7 @@ impl Places {
     }
 }
 
-/// What the children of a session are opened with.
+/// Facts that the children of a session are opened with.
 #[derive(Debug)]
 pub(crate) struct Rearing {
     pub(crate) supervisor: Supervisor,
@@ -175,7 +175,7 @@ pub(crate) struct Children {
     reared: Arc<Mutex<Reared>>,
 }
 
-/// What a session has to tell its children.
+/// Facts that a session has to tell its children.
 #[derive(Debug, Default)]
 pub(crate) struct Reared {
     /// Rules that were added since it was opened.
@@ -217,7 +217,7 @@ impl Children {
         self.reared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for who has not the session.
+    /// The facts for whoever has not the session.
     pub(crate) fn reared_by(&self) -> Arc<Mutex<Reared>> {
         Arc::clone(&self.reared)
     }
@@ -266,8 +266,8 @@ impl Drop for InFlight {
 }
 
 impl Session {
-    /// What a session for one of the manifest's agents is opened with, and the tools that there are for it. `None` if there is no
-    /// such agent.
+    /// Specification of a session for one of the manifest's agents, and the tools that there are for it. `None` if
+    /// there is no such agent.
     fn spec_for_agent(&self, agent: &str) -> Option<(SessionSpec, Registry)> {
         let manifest = self.manifest.as_ref()?;
         let declared = manifest.agents.get(agent)?;
@@ -376,14 +376,14 @@ impl Session {
         reared.pass_on(rule)
     }
 
-    /// Why calls of its ancestors, or its own, would choose what this program is.
+    /// Reason why calls of its ancestors, or its own, would choose what this program is.
     pub(crate) fn chosen_by_calls(&self, program: &HostPath) -> Option<String> {
         chosen_by_calls(program, self.most(), &self.facts.path)
     }
 
-    /// Why calls of this session would choose what a command is that another session starts: its program, or a place that its
-    /// arguments or its own variables name where they may write, whatever is there now. Not what is `data`: places as those have
-    /// them, on which the command works and from which it loads nothing.
+    /// Reason why calls of this session would choose what a command is that another session starts: its program, or a
+    /// place that its arguments or its own variables name where they may write, whatever is there now. Not what is
+    /// `data`: places as those have them, on which the command works and from which it loads nothing.
     ///
     /// It finds what somebody has overlooked who wrote the command. What a command loads by itself, or by a name that leads
     /// elsewhere, is not seen.
@@ -438,7 +438,7 @@ impl Session {
     }
 }
 
-/// Of the tools that an agent would have, those that are named. What its parent sends it comes by none of them.
+/// Tools that are named among those that an agent would have. What its parent sends it comes by none of them.
 fn narrowed(offered: Option<Vec<String>>, only: &[String], tools: &Registry) -> Vec<String> {
     let is_wanted = |tool: &Tool| tool.own_name() == INBOX || only.iter().any(|name| tool.is_called(name));
     let is_offered = |tool: &Tool| match &offered {
@@ -450,13 +450,13 @@ fn narrowed(offered: Option<Vec<String>>, only: &[String], tools: &Registry) -> 
 }
 
 impl Opening {
-    /// The same for an agent that its parent keeps.
+    /// This opening for an agent that its parent keeps.
     pub(crate) fn kept_as(mut self, kept: &Arc<Kept>) -> Self {
         self.lineage.kept = Some(Arc::clone(kept));
         self
     }
 
-    /// Whether the child will have a tool, by its own name.
+    /// True if the child will have a tool, by its own name.
     pub(crate) fn has(&self, tool: &str) -> bool {
         self.tools().iter().any(|has| has.own_name() == tool)
     }

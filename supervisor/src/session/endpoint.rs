@@ -19,8 +19,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Serves the manifest's agents that are programs ([`SessionSpec::agent_endpoint`](super::SessionSpec::agent_endpoint)): each finds
 /// a socket in its sandbox by which it makes the calls of its own session. What is spoken there is for whoever implements this.
 pub trait AgentEndpoint: Send + Sync + fmt::Debug {
-    /// What is to serve the program of an agent. The call of `task` that starts it asks for this, within its own future: so what
-    /// belongs to a task of the runtime is its caller's.
+    /// Service for the program of an agent. The call of `task` that starts it asks for this, within its own future: so
+    /// what belongs to a task of the runtime is its caller's.
     fn service(&self) -> AgentService;
 }
 
@@ -30,7 +30,7 @@ pub trait AgentEndpoint: Send + Sync + fmt::Debug {
 /// the agent, so it must not be asked about its own calls.
 pub type AgentService = Box<dyn Fn(Arc<Session>, UnixStream) -> AgentServed + Send + Sync>;
 
-/// What an [`AgentService`] returns. It is dropped when the session ends.
+/// Result of an [`AgentService`]. It is dropped when the session ends.
 pub type AgentServed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The endpoint of an agent's program while that runs. Dropping it ends all connections.

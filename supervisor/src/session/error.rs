@@ -1,4 +1,4 @@
-//! Why a session was not opened.
+//! Reasons why a session was not opened.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::registry::RegistryError;
 use crate::store::StoreError;
 use crate::trust::TrustError;
 
-/// Why a session was not opened. Nothing has run then.
+/// Reason why a session was not opened. Nothing has run then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -34,7 +34,7 @@ pub enum OpenError {
         place: String,
         /// The name.
         tool: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
     /// Approvals cannot be kept for a project whose manifest nobody trusts (S1-18).
@@ -57,7 +57,7 @@ pub enum OpenError {
     NoLongerTrusted {
         /// The project's directory.
         path: HostPath,
-        /// What its files say of that.
+        /// Error of its files about that.
         source: Option<Box<TrustError>>,
     },
     /// The host cannot enforce what every session needs.
@@ -69,21 +69,21 @@ pub enum OpenError {
     /// The workspace cannot be used.
     #[error("use {path} as {role}")]
     Workspace {
-        /// What it was to be: the workspace, or what a variable of patterns stands for.
+        /// Role that it was to have: the workspace, or what a variable of patterns stands for.
         role: &'static str,
         /// Which directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// A root that is not a directory, or that holds the whole system.
     #[error("use {path} as {role}: {reason}")]
     NotAWorkspace {
-        /// What it was to be: the workspace, or what a variable of patterns stands for.
+        /// Role that it was to have: the workspace, or what a variable of patterns stands for.
         role: &'static str,
         /// Which directory.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
     /// Root would go where somebody else has a say.
@@ -92,7 +92,7 @@ pub enum OpenError {
         on_the_way.display()
     )]
     Strangers {
-        /// What was to be done with which path.
+        /// Act that was to be done with which path.
         act: String,
         /// The directory or link.
         on_the_way: PathBuf,
@@ -108,7 +108,7 @@ pub enum OpenError {
         link.display()
     )]
     Linked {
-        /// What was to be done with which path.
+        /// Act that was to be done with which path.
         act: String,
         /// The link.
         link: PathBuf,
@@ -124,10 +124,10 @@ pub enum OpenError {
         granted: PathBuf,
         /// Where that leads.
         to: PathBuf,
-        /// What does not grant that, in words.
+        /// Bound that does not grant that, in words.
         bound: String,
     },
-    /// What was granted was another thing when the session was confined than when it was looked at.
+    /// A path that was granted led to another thing when the session was confined than when it was looked at.
     #[error("{what}")]
     Replaced {
         /// Which, and what to do.
@@ -136,26 +136,26 @@ pub enum OpenError {
     /// A home directory would be granted, and nobody has insisted.
     #[error("{act}: {why}")]
     Home {
-        /// What was to be done with which directory.
+        /// Act that was to be done with which directory.
         act: String,
-        /// What is in it.
+        /// Reason: what is in it.
         why: String,
     },
     /// Variables cannot stand for what was given.
     #[error(transparent)]
     Variable(#[from] VariableError),
-    /// What was asked for cannot be compiled.
+    /// Rights that were asked for cannot be compiled.
     #[error(transparent)]
     Declare(#[from] DeclareError),
-    /// What is in force cannot be told the kernel.
+    /// Rights in force cannot be told the kernel.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A right is in force that this build cannot enforce.
     #[error("this build cannot enforce {what}: {remedy}")]
     NotYet {
-        /// What was granted.
+        /// Right that was granted.
         what: String,
-        /// What to do about it.
+        /// Advice about it.
         remedy: &'static str,
     },
     /// `debug` where every start of a program is judged.
@@ -180,17 +180,17 @@ pub enum OpenError {
     /// There is no directory for temporary files.
     #[error("use {path} for temporary files, as TMPDIR says")]
     NoTemporary {
-        /// What was named.
+        /// Path that was named.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// What results have no room for cannot be kept where the host wants it.
+    /// Rests that results have no room for cannot be kept where the host wants them.
     #[error("keep what results have no room for in {path}")]
     Outputs {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: OutputsError,
     },
     /// The session cannot be recorded or continued, or would reach where sessions are recorded.

@@ -1,4 +1,4 @@
-//! Whether anything else runs in a session (X1-15).
+//! Halt of a session: whether anything else runs in it (X1-15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

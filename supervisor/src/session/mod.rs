@@ -77,7 +77,7 @@ pub struct Session {
     /// A person would have had to be asked, and there was none.
     pub(crate) halt: Arc<Halt>,
     pub(crate) facts: HostFacts,
-    /// What it is bound to.
+    /// Things that it is bound to.
     looked: Looked,
     pub(crate) bounds: Bounds,
     pub(crate) opened: Opened,
@@ -85,7 +85,7 @@ pub struct Session {
     pub(crate) outputs: Option<Outputs>,
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
-    /// What it keeps for the tools that it answers itself.
+    /// State that it keeps for the tools that it answers itself.
     pub(crate) hosted: hosted::State,
     pub(crate) turns: Turns,
     pub(crate) aborts: Aborts,
@@ -93,12 +93,12 @@ pub struct Session {
     pub(crate) background: Background,
     /// The subagents that it has started.
     pub(crate) children: Children,
-    /// What it keeps of those that work in the background.
+    /// Records of those that work in the background.
     pub(crate) agents: Agents,
-    /// What its parent keeps of it, if it is a subagent that works in the background.
+    /// Record that its parent keeps of it, if it is a subagent that works in the background.
     pub(crate) kept: Option<Arc<Kept>>,
     pub(crate) rearing: Rearing,
-    /// Of the program that is this session's agent, if a program is.
+    /// Turns of the program that is this session's agent, if a program is.
     pub(crate) agents_program: Turns,
     /// The order in which people are asked.
     pub(crate) questions: Turns,
@@ -106,7 +106,7 @@ pub struct Session {
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     /// For which hosts there are credentials. Their values are not here.
     pub(crate) credentials: Vec<Credential>,
-    /// What is configured for the tools that query them.
+    /// Databases that are configured for the tools that query them.
     pub(crate) databases: Databases,
     env: Env,
     plan: SessionPlan,
@@ -114,7 +114,7 @@ pub struct Session {
     roots: Vec<Place>,
     /// Where calls may have put links.
     changeable: Changeable,
-    /// What is granted because it was looked at, which was by no link.
+    /// Places that are granted because they were looked at, which was by no link.
     unlinked: Vec<HostPath>,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     launcher: Launcher,
@@ -133,7 +133,7 @@ impl Session {
         &self.id
     }
 
-    /// What happens to the session's calls from now on. Several may listen.
+    /// Events of the session's calls from now on. Several may listen.
     #[must_use]
     pub fn events(&self) -> Events {
         self.recorder.events()
@@ -148,13 +148,13 @@ impl Session {
         crate::store::reached(path, &self.effective)
     }
 
-    /// What is in force.
+    /// Rights in force.
     #[must_use]
     pub fn effective(&self) -> &EffectiveSet {
         &self.effective
     }
 
-    /// What its user should be shown, each once.
+    /// Warnings that its user should be shown, each once.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -180,7 +180,7 @@ impl Session {
         self.plan.strength
     }
 
-    /// What the session is confined by, in words: what is readable and writable, for which manifest or tool, and how.
+    /// Confinement of the session, in words: what is readable and writable, for which manifest or tool, and how.
     pub fn explain(&self) -> impl std::fmt::Display + '_ {
         &self.plan
     }

@@ -397,7 +397,7 @@ impl Supervisor {
     }
 }
 
-/// What a session is opened with, whichever strength it gets.
+/// Request that a session is opened with, whichever strength it gets.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     id: &'a str,
@@ -409,9 +409,9 @@ struct Asked<'a> {
     barred: Barred<'a>,
     /// Where calls of this session or its ancestors may write.
     written: &'a [HostPath],
-    /// Of a subagent: what the first of its ancestors may.
+    /// Rights of the first of its ancestors, for a subagent.
     of_family: Option<&'a EffectiveSet>,
-    /// What is granted because it was looked at, which was by no link.
+    /// Places that are granted because they were looked at, which was by no link.
     unlinked: &'a [HostPath],
     effective: &'a EffectiveSet,
     env: &'a Env,
@@ -420,7 +420,7 @@ struct Asked<'a> {
     ablation: Option<&'a Ablation>,
     /// Who judges every program that is about to run, if anybody does.
     watched: Option<Watched>,
-    /// Whether its shells only read.
+    /// True if its shells only read.
     reads: bool,
 }
 
@@ -504,7 +504,7 @@ pub(super) fn further_directories(spec: &SessionSpec) -> Result<Vec<(&'static st
 const AD_HOC: &str = "{ad-hoc}";
 const USER_DATA: &str = "{user-data}";
 
-/// What the variables of patterns stand for (S0-39).
+/// Values of the variables of patterns (S0-39).
 pub(super) fn variables(roots: &[Place], further: &[(&'static str, Place)]) -> Result<Variables, OpenError> {
     let held =
         |role| further.iter().filter(move |(of, _)| *of == role).map(|(_, place)| place.path().clone()).collect();
@@ -532,8 +532,8 @@ fn directory(role: &'static str, path: &Path) -> Result<Place, OpenError> {
     Ok(place)
 }
 
-/// What is in force: ceiling ∩ parent ∩ (manifest ∪ tools ∪ what was asked for), literally (S0-7, S0-8, C-1); and where a
-/// tool's part of it is more than a manifest that names paths or programs itself may have meant.
+/// Rights in force: ceiling ∩ parent ∩ (manifest ∪ tools ∪ what was asked for), literally (S0-7, S0-8, C-1); and where
+/// a tool's part of it is more than a manifest that names paths or programs itself may have meant.
 pub(super) fn effective(
     spec: &SessionSpec,
     bounds: &[Bound],
@@ -560,7 +560,7 @@ pub(super) fn effective(
     Ok((effective, warnings))
 }
 
-/// What bounds a session, whatever is asked for.
+/// Bounds on a session, whatever is asked for.
 pub(super) fn bounds(spec: &SessionSpec, profile: &Profile, variables: &Variables) -> Result<Vec<Bound>, OpenError> {
     let mut bounds = spec.ceiling.clone();
     for (source, ceiling) in &spec.ceilings {
@@ -576,8 +576,8 @@ pub(super) fn bounds(spec: &SessionSpec, profile: &Profile, variables: &Variable
     Ok(bounds)
 }
 
-/// What of a tool's requirements counts. Without tools a manifest that names no path still means the place that its tools
-/// would work in: for a program that the host starts there is no other.
+/// Part of a tool's requirements that counts. Without tools a manifest that names no path still means the place that
+/// its tools would work in: for a program that the host starts there is no other.
 fn what_counts(spec: &SessionSpec, requires: &RequirementSet) -> Option<RequirementSet> {
     let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
     if spec.tools {
@@ -612,7 +612,7 @@ fn names_any(requires: &RequirementSet, kind: Kind) -> bool {
     }
 }
 
-/// What no session reaches, by whatever name.
+/// Places that no session reaches, by whatever name.
 #[derive(Clone, Copy)]
 pub(super) struct Barred<'a> {
     /// Somebody insists on a home directory.

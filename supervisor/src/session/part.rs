@@ -1,4 +1,4 @@
-//! What a declared tool runs in: a sandbox of its own, with its part of what is in force in the session.
+//! Sandbox of a declared tool: a sandbox of its own, with its part of what is in force in the session.
 //!
 //! It has its own private directory, its own environment and its own processes. So nothing that another call has left behind
 //! (a start-up file in `HOME`, a module in `TMPDIR`) decides what a tool does that may do more than that call.
@@ -36,7 +36,7 @@ pub(crate) struct Part {
 }
 
 impl Session {
-    /// What is in force for a tool: what it requires, as far as the session has it.
+    /// Rights in force for a tool: what it requires, as far as the session has it.
     pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
         let own = part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))?;
         // A link may lead elsewhere since the session was opened.

@@ -69,11 +69,11 @@ pub(super) fn rules(
     }
 }
 
-/// What S4 calls the tool that starts subagents.
+/// Name in S4 of the tool that starts subagents.
 const DELEGATE: &str = "delegate";
 const TASK: &str = "task";
 
-/// What a profile says of approval. It is its author's, as a manifest is.
+/// Adds a profile's clause on approval. It is its author's, as a manifest is.
 fn add_clause(
     rules: &mut RuleSet,
     Placed { value, place }: &Placed<Clause>,

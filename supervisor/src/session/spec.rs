@@ -1,4 +1,4 @@
-//! What a session is for: everything that it is opened with.
+//! Specification of a session: everything that it is opened with.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::profile::{self, ProfileError};
 use crate::registry::Tool;
 use crate::trust::Project;
 
-/// What a session is for.
+/// Specification of a session.
 ///
 /// Start with [`SessionSpec::new`], [`SessionSpec::developer`], [`SessionSpec::with_manifest`] or [`SessionSpec::of_project`],
 /// and add to it. The fields can be read and changed as well; there will be more of them.
@@ -50,7 +50,7 @@ pub struct SessionSpec {
     pub typed: Vec<TypedPath>,
     /// The directory that `{user-data}` stands for: the host's, for this user's data (S0-39).
     pub user_data: Option<PathBuf>,
-    /// What is asked for, and by whom, besides what tools and manifest ask for.
+    /// Rights that are asked for, and by whom, besides what tools and manifest ask for.
     pub requires: Vec<(Source, RequirementSet)>,
     /// The manifest, if there is one.
     pub manifest: Option<Manifest>,
@@ -58,16 +58,18 @@ pub struct SessionSpec {
     pub project: Option<Project>,
     /// Which tools there are, and what they may do; without one, what the manifest names.
     pub profile: Option<Profile>,
-    /// What may be granted at most (X0-1); without one, what the host offers.
+    /// Bounds on what may be granted (X0-1); without one, what the host offers.
     pub ceiling: Vec<Bound>,
-    /// The same as people write it, for single kinds and with variables, and whose it is. The manifest's own ceiling holds too.
+    /// Bounds as people write them, for single kinds and with variables, and whose it is. The manifest's own ceiling
+    /// holds too.
     pub ceilings: Vec<(Source, Ceiling)>,
     /// Which strength.
     pub strength: StrengthChoice,
     /// How many calls the session is for.
     pub calls: Calls,
-    /// Whether the tools' own requirements are asked for. Without, the session is for programs that the host starts; a
-    /// manifest that names no path then still grants the files that its tools would work on, and nothing else of theirs.
+    /// True if the tools' own requirements are asked for. Without, the session is for programs that the host starts; a
+    /// manifest that names no path then still grants the files that its tools would work on, and nothing else of
+    /// theirs.
     pub tools: bool,
     /// Tools besides the locked ones.
     pub further_tools: Vec<Tool>,
@@ -84,10 +86,10 @@ pub struct SessionSpec {
     pub env: Env,
     /// Further watchdogs.
     pub watchdogs: Vec<Arc<dyn WatchdogObject>>,
-    /// Whether the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It does
-    /// too where another watchdog wants that.
+    /// True if the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It
+    /// does too where another watchdog wants that.
     pub watch_execs: bool,
-    /// What happens to calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
+    /// Treatment of calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
     /// (X1-10).
     pub mode: Option<Mode>,
     /// Rules of this session, and of its project (S0-53).
@@ -104,16 +106,16 @@ pub struct SessionSpec {
     pub agent_endpoint: Option<Arc<dyn AgentEndpoint>>,
     /// Where what results have no room for is kept.
     pub overflow: Overflow,
-    /// What happens to arguments of another type than a tool's schema asks for.
+    /// Treatment of arguments of another type than a tool's schema asks for.
     pub coercion: Coercion,
-    /// What the session is called in the supervisor's store, if that has one.
+    /// Title of the session in the supervisor's store, if that has one.
     pub title: Option<String>,
-    /// What the host keeps with the session in the store, such as how to make this value again.
+    /// Settings that the host keeps with the session in the store, such as how to make this value again.
     pub settings: serde_json::Value,
     /// The recorded session that this one continues: its id, or a beginning of it that no other has.
     pub resume: Option<String>,
-    /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
-    /// such a session is refused.
+    /// True if a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without
+    /// this such a session is refused.
     pub allow_home: bool,
 }
 
@@ -177,15 +179,16 @@ pub enum Overflow {
     Nowhere,
 }
 
-/// What happens to arguments of another type than a tool's schema asks for (C-21).
+/// Treatment of arguments of another type than a tool's schema asks for (C-21).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coercion {
     /// The call is refused.
     #[default]
     Off,
-    /// What loses nothing is taken as that type: `"5"` as 5, `"true"` as true, 5 as `"5"`, one value as a list of one, and null
-    /// as an optional argument that is absent. The result lists it ([`callgate_policy::envelope::Metadata::coerced`]).
+    /// An argument that loses nothing is taken as that type: `"5"` as 5, `"true"` as true, 5 as `"5"`, one value as a
+    /// list of one, and null as an optional argument that is absent. The result lists it
+    /// ([`callgate_policy::envelope::Metadata::coerced`]).
     Lossless,
 }
 
@@ -462,8 +465,9 @@ impl SessionSpec {
         Self { allow_home: true, ..self }
     }
 
-    /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for
-    /// a restricted shell, or for a watchdog. A profile that is in a file, and has not been read, may be about them.
+    /// True if command lines may have to be taken apart before they run, which takes a session for many calls: for
+    /// rules, for a restricted shell, or for a watchdog. A profile that is in a file, and has not been read, may be
+    /// about them.
     #[must_use]
     pub fn looks_at_commands(&self) -> bool {
         let of_manifest = |manifest: &Manifest| !manifest.rules.is_empty() || !manifest.allowlist.is_empty();
@@ -483,7 +487,7 @@ impl SessionSpec {
         }
     }
 
-    /// What a manifest asks for.
+    /// Specification of what a manifest asks for.
     #[must_use]
     pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
         Self { manifest: Some(manifest), ..Self::new(workspace) }
@@ -499,7 +503,7 @@ impl SessionSpec {
         Ok(Self { project, ..self.clone() })
     }
 
-    /// What the manifest of a project asks for, which its owner trusts.
+    /// Specification of what the manifest of a project asks for, which its owner trusts.
     #[must_use]
     pub fn of_project(workspace: impl Into<PathBuf>, project: Project) -> Self {
         let (manifest, profile) = (Some(project.manifest.clone()), project.profile.clone());

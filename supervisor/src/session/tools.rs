@@ -66,25 +66,25 @@ pub(crate) struct Sources {
     bounds: Vec<Bound>,
 }
 
-/// Of a subagent: what its parent had when it was started. It has nothing else, whatever is declared by now.
+/// Tools of a subagent: what its parent had when it was started. It has nothing else, whatever is declared by now.
 #[derive(Debug, Clone)]
 pub(crate) struct Inherited {
     pub(super) tools: Registry,
     pub(super) skills: Arc<skill::Found>,
 }
 
-/// What a session is opened with of them.
+/// Tools that a session is opened with.
 pub(super) struct Believed {
     pub(super) registry: Registry,
     pub(super) skills: Arc<skill::Found>,
     /// The directories that are granted for them.
     pub(super) beside: Vec<HostPath>,
-    /// What is in force with them.
+    /// Rights in force with them.
     pub(super) effective: EffectiveSet,
     pub(super) warnings: Vec<Warning>,
 }
 
-/// Why tools could not be read again. Those that were there still are.
+/// Reason why tools could not be read again. Those that were there still are.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
@@ -160,13 +160,13 @@ impl Sources {
         Ok(registry)
     }
 
-    /// Whether a list of tools or the surface names it.
+    /// True if a list of tools or the surface names it.
     fn is_named(&self, name: &str) -> bool {
         let is_offered = self.offered.iter().flatten().any(|offered| offered == name);
         is_offered || of_surface(self.surface).any(|tool| tool == name)
     }
 
-    /// The same, or that it is named as one outside the lock.
+    /// True if it is named so, or as one outside the lock.
     fn is_asked_for(&self, name: &str) -> bool {
         self.extra.iter().any(|extra| extra == name) || self.is_named(name)
     }
@@ -200,7 +200,8 @@ impl Sources {
         Ok(registry)
     }
 
-    /// The same, without those that calls of the session could rewrite; what is in force with them, and what is to be told of it.
+    /// Tools without those that calls of the session could rewrite; what is in force with them, and what is to be told
+    /// of it.
     pub(super) fn believed<'a>(
         &self,
         spec: &mut SessionSpec,
@@ -238,7 +239,7 @@ impl Sources {
         }
     }
 
-    /// Why no session may have a tool: what it requires would be refused to the whole session.
+    /// Reason why no session may have a tool: what it requires would be refused to the whole session.
     fn unfit(&self, tool: &Tool, variables: &Variables) -> Option<String> {
         let source = Source::Tool(tool.name.clone());
         let of_tool = [Contribution::from_source(&source, &tool.requires)];
@@ -276,7 +277,7 @@ fn secret_variables(manifest: &Manifest) -> Vec<String> {
     manifest.net.credentials.iter().filter_map(variable).collect()
 }
 
-/// Whether the session itself answers for skills.
+/// True if the session itself answers for skills.
 pub(super) fn has_skills(registry: &Registry) -> bool {
     registry.tools().any(|tool| matches!(tool.executor, Executor::Session(Hosted::Skill)))
 }
@@ -290,7 +291,7 @@ fn skills(spec: &SessionSpec, roots: &[Place]) -> skill::Found {
     skill::Found::look(roots.first().and_then(|root| Some((root, trusted(root)?.skills()))))
 }
 
-/// Why a tool has no place for its state. The place is made when the tool is loaded (S1-20), and stays.
+/// Reason why a tool has no place for its state. The place is made when the tool is loaded (S1-20), and stays.
 fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
     let Executor::Declared(declared) = &tool.executor else { return None };
     let root = variables.workspace().first().filter(|_| declared.has_state)?;
@@ -327,7 +328,7 @@ fn keep_what_leads_nowhere(registry: &mut Registry, effective: &EffectiveSet, va
     });
 }
 
-/// What is in force for a tool: what it requires, as far as the session has it.
+/// Rights in force for a tool: what it requires, as far as the session has it.
 pub(super) fn part(tool: &Tool, effective: &EffectiveSet, variables: &Variables) -> Result<EffectiveSet, DeclareError> {
     let source = Source::Tool(tool.name.clone());
     let of_tool = [Contribution::from_source(&source, &tool.requires)];
@@ -395,7 +396,7 @@ fn find(name: &HostPath, writes: &Writes<'_>, path: &[HostPath]) -> Result<Optio
     Ok(None)
 }
 
-/// What of a tool's files a session may write, with these rights: then it is not what its author wrote.
+/// File of a tool's that a session may write, with these rights: then it is not what its author wrote.
 pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String> {
     let Executor::Declared(declared) = &tool.executor else { return None };
     let writes = match Writes::of(effective) {
@@ -407,8 +408,8 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
     program.or_else(|| declared.paths().find_map(|file| writes.file(&file)))
 }
 
-/// Why calls of a session with these rights would choose what a program is: by its name, by what is at its path, or by what it is
-/// run by.
+/// Reason why calls of a session with these rights would choose what a program is: by its name, by what is at its path,
+/// or by what it is run by.
 pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path: &[HostPath]) -> Option<String> {
     let judged = || {
         let writes = Writes::of(effective)?;
@@ -422,7 +423,7 @@ pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path
     judged().err()
 }
 
-/// Why calls of a session with these rights could replace a file, or lead its path elsewhere.
+/// Reason why calls of a session with these rights could replace a file, or lead its path elsewhere.
 pub(super) fn replaced_by_calls(file: &HostPath, effective: &EffectiveSet) -> Option<String> {
     match Writes::of(effective) {
         Ok(writes) => writes.way(file),
@@ -430,7 +431,7 @@ pub(super) fn replaced_by_calls(file: &HostPath, effective: &EffectiveSet) -> Op
     }
 }
 
-/// What a session may write, and what an earlier one could that was asked for the same and bounded less.
+/// Places that a session may write, and what an earlier one could that was asked for the same and bounded less.
 struct Writes<'a> {
     effective: &'a EffectiveSet,
     asked: Vec<PathRegion>,
@@ -445,8 +446,8 @@ impl<'a> Writes<'a> {
         Ok(Self { effective, asked: effective.asked_regions(), user: host::owner(None).uid, mounts })
     }
 
-    /// Why a program does not run by what its author meant: its file names an interpreter or a loader, and calls could put another
-    /// in that place.
+    /// Reason why a program does not run by what its author meant: its file names an interpreter or a loader, and calls
+    /// could put another in that place.
     fn start(&self, program: &HostPath, path: &[HostPath], depth: u8) -> Result<(), String> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(format!("its program {program} is run by too many others"));
@@ -479,13 +480,13 @@ impl<'a> Writes<'a> {
         self.start(&by, path, depth)
     }
 
-    /// Why a file is not what its author wrote.
+    /// Reason why a file is not what its author wrote.
     fn file(&self, file: &HostPath) -> Option<String> {
         let region = self.region(file)?;
         Some(format!("calls may write {file} ({region} was asked for), so it would not be what was declared"))
     }
 
-    /// The same of a file and of all that decides where its path leads: each link, and each directory that the way goes through
+    /// Judges a file and all that decides where its path leads: each link, and each directory that the way goes through
     /// and leaves by `..`.
     fn way(&self, path: &HostPath) -> Option<String> {
         let way = Way::follow(path.as_path());
@@ -581,8 +582,8 @@ pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -
     Ok(())
 }
 
-/// Whether a program is a file that could be written by another name of it: a hard link lies anywhere. What comes with the system is
-/// root's, and nobody else writes it.
+/// Reason why a program is a file that could be written by another name of it: a hard link lies anywhere. What comes
+/// with the system is root's, and nobody else writes it.
 fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
     let stat = way.stat();
     let is_the_systems = stat.st_uid == 0 && way::is_the_systems(real);
@@ -607,7 +608,7 @@ pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
 }
 
-/// Whether a name below a granted directory is protected there.
+/// True if a name below a granted directory is protected there.
 fn is_kept(root: &HostPath, below: &Path) -> bool {
     let found = names().find(names().root(root.as_bytes()), below.as_os_str().as_encoded_bytes());
     matches!(found, Found::Kept { .. })
@@ -631,13 +632,13 @@ impl Registry {
 }
 
 impl Session {
-    /// What is declared and not there, and why.
+    /// Tools that are declared and not there, and why.
     #[must_use]
     pub fn left_out_tools(&self) -> Vec<LeftOut> {
         self.registry().left_out().to_vec()
     }
 
-    /// Whether calls of a tool are carried out; `None` if there is no such tool.
+    /// State of a tool: whether its calls are carried out; `None` if there is no such tool.
     #[must_use]
     pub fn tool_state(&self, name: &str) -> Option<ToolState> {
         self.registry().find(name).map(|tool| self.tools.state(&tool.name))

@@ -1,4 +1,4 @@
-//! What a host should show its user about a session that was opened all the same.
+//! Warnings that a host should show its user about a session that was opened all the same.
 
 use std::fmt;
 use std::path::Path;
@@ -17,9 +17,9 @@ pub enum Warning {
     ToolsRequireMore {
         /// The manifest.
         file: String,
-        /// Whether it names anything of this kind itself.
+        /// True if it names anything of this kind itself.
         names_any: bool,
-        /// What the tools require beyond it.
+        /// Requirements of the tools beyond it.
         beyond: Beyond,
     },
     /// The workspace is a part of a git repository that the session cannot read, so that git finds none.
@@ -33,13 +33,14 @@ pub enum Warning {
     EnvironmentNotActive {
         /// `VIRTUAL_ENV`.
         directory: HostPath,
-        /// Why its programs are left out.
+        /// Reason why its programs are left out.
         why: LeftOut,
     },
 }
 
 impl Warning {
-    /// Whether a workspace is a part of a repository that stays outside. A home directory is nothing to use in its place.
+    /// Warning that a workspace is a part of a repository that stays outside. A home directory is nothing to use in its
+    /// place.
     pub(super) fn part_of_repository(workspace: &HostPath, effective: &EffectiveSet) -> Option<Self> {
         let is_top = |path: &&Path| {
             let git = path.join(".git");

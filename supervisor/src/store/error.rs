@@ -1,10 +1,10 @@
-//! Why the store cannot be used.
+//! Reasons why the store cannot be used.
 
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the store of sessions cannot be used, or a session in it.
+/// Reason why the store of sessions cannot be used, or a session in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -16,7 +16,7 @@ pub enum StoreError {
     Place {
         /// Which.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
     /// Others could have written it, or can read it.
@@ -24,7 +24,7 @@ pub enum StoreError {
     NotYours {
         /// Which file or directory.
         path: PathBuf,
-        /// What is wrong.
+        /// Mistake.
         what: &'static str,
     },
     /// A symbolic link decides where sessions are kept.
@@ -38,11 +38,11 @@ pub enum StoreError {
     /// The database failed: it is locked, damaged or read-only, or the disk is full.
     #[error("{act} in {path}")]
     Database {
-        /// What was to be done.
+        /// Act that was to be done.
         act: &'static str,
         /// The database.
         path: PathBuf,
-        /// Why it was not.
+        /// Cause.
         source: Box<dyn Error + Send + Sync>,
     },
     /// A later version of callgate has written it.
@@ -66,13 +66,13 @@ pub enum StoreError {
     /// There is no such session.
     #[error("there is no session {id:?}")]
     NoSession {
-        /// What was given as its id.
+        /// Text that was given as its id.
         id: String,
     },
-    /// What was given is the beginning of several ids.
+    /// The text that was given is the beginning of several ids.
     #[error("several sessions have ids that begin with {id:?}")]
     Ambiguous {
-        /// What was given.
+        /// Text that was given.
         id: String,
     },
     /// Somebody else has the session open.
@@ -94,7 +94,7 @@ pub enum StoreError {
         id: String,
         /// Its workspace.
         was: String,
-        /// What was to be its workspace.
+        /// Workspace that it was to have.
         now: String,
     },
     /// The manifest says something else than when the session was made.
@@ -134,7 +134,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What to do about it.
+    /// Advice about it.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {

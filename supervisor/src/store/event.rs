@@ -1,4 +1,4 @@
-//! What happens to a session's calls, as a host sees it: while it happens, and when it is replayed.
+//! Events of a session's calls, as a host sees them: while they happen, and when they are replayed.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 
 use callgate_policy::envelope::ResultEnvelope;
 
-/// What has happened to a call (S1's tool invocations).
+/// Event of a call (S1's tool invocations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -47,7 +47,7 @@ impl EventKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// What happened.
+    /// Kind of event.
     pub kind: EventKind,
     /// Its place in the session, from 1. A place is empty if its event could not be recorded.
     pub place: u64,

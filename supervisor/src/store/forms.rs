@@ -17,7 +17,7 @@ pub(super) struct Forms {
     needles: Vec<Needle>,
 }
 
-/// What is looked for, however each of its characters is written.
+/// Text that is looked for, however each of its characters is written.
 struct Needle {
     /// Without backslashes, which are passed over in texts: so it does not matter how often they were escaped.
     chars: Vec<u8>,
@@ -39,7 +39,7 @@ impl Forms {
         Self { needles }
     }
 
-    /// Whether any of them is in a text.
+    /// True if any of them is in a text.
     pub(super) fn are_in(&self, text: &str) -> bool {
         self.needles.iter().any(|needle| needle.find(text.as_bytes(), 0).is_some())
     }
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// What a stranger says does not take longer by being made for it.
+    /// A stranger's text does not take longer by being made for it.
     #[test]
     fn a_text_of_escapes_is_looked_through_once() {
         for part in ["\\", "%5C", "k\\", "k%5c", "k3y/with+\\", "%"] {

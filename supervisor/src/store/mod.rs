@@ -43,10 +43,10 @@ pub use self::event::{Event, EventKind, Events, MissedEvents};
 pub(crate) use self::recorder::{Recorder, Recording, Room, Stored};
 pub(crate) use self::redact::{Redaction, SHORTEST};
 
-/// What the end of a call says that had none when its process had gone.
+/// End of a call that had none when its process had gone.
 const ORPHANED: &str =
     "callgate ended before this call did; what the call had done by then stays done, and it was not made again";
-/// What the end of a call says that was waiting for an answer when its session was closed.
+/// End of a call that was waiting for an answer when its session was closed.
 const CLOSED: &str = "the session was closed before anybody answered; the call was not made";
 
 /// A store of sessions: [`Builder::store`](crate::Builder::store) has a supervisor record its sessions there.
@@ -62,7 +62,7 @@ struct Inner {
     connection: Mutex<Connection>,
 }
 
-/// What a session is doing (X0-57).
+/// Activity of a session (X0-57).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -81,17 +81,17 @@ pub enum SessionState {
     Closed,
 }
 
-/// What is known of a recorded session.
+/// Facts known of a recorded session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionRecord {
     /// Its id.
     pub id: String,
-    /// What it is called.
+    /// Title of it.
     pub title: Option<String>,
-    /// What it is doing.
+    /// Activity of it.
     pub state: SessionState,
-    /// Whether some process has it open, asked of the kernel.
+    /// True if some process has it open, asked of the kernel.
     pub is_open: bool,
     /// The workspace's roots.
     pub workspace: Vec<String>,
@@ -111,10 +111,10 @@ pub struct SessionRecord {
     pub calls: u64,
     /// How many of them failed or were denied.
     pub failed: u64,
-    /// What is to be done in it, as its agent keeps it with `todo`.
+    /// Items to be done in it, as its agent keeps it with `todo`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub todos: Vec<Todo>,
-    /// What the host keeps with it.
+    /// Settings that the host keeps with it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub settings: Value,
     #[serde(skip)]
@@ -156,7 +156,7 @@ pub struct CallRecord {
     pub result: Option<ResultEnvelope>,
 }
 
-/// What is to be kept: [`Store::prune`] removes the rest.
+/// Sessions to be kept: [`Store::prune`] removes the rest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
@@ -180,14 +180,14 @@ impl Retention {
     }
 }
 
-/// What the session's earlier openings have left for the next.
+/// Things that the session's earlier openings have left for the next.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) id: String,
     pub(crate) approvals: Approvals,
     pub(crate) rules: Vec<Rule>,
     pub(crate) is_halted: bool,
-    /// What its own tools have noted.
+    /// Notes of its own tools.
     pub(crate) notes: Notes,
     /// How often it has searched the web.
     pub(crate) searches: u64,
@@ -212,7 +212,7 @@ impl KnownOutputs {
     }
 }
 
-/// What a session is made with.
+/// Facts that a session is made with.
 pub(crate) struct NewSession<'a> {
     pub(crate) id: &'a str,
     pub(crate) title: Option<&'a str>,
@@ -221,7 +221,7 @@ pub(crate) struct NewSession<'a> {
     pub(crate) settings: &'a Value,
     /// Whose its calls are.
     pub(crate) role: &'static str,
-    /// Of a session that another has started.
+    /// Lineage of a session that another has started.
     pub(crate) lineage: Option<&'a Lineage>,
 }
 
@@ -683,7 +683,7 @@ pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), Store
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
 }
 
-/// What of its grants, if any, lets a session read or write what is at `path`, or decide what stands there.
+/// Grant, if any, that lets a session read or write what is at `path`, or decide what stands there.
 pub(crate) fn reached(path: &Path, effective: &EffectiveSet) -> Result<Option<PathBuf>, StoreError> {
     match place::refuse_system(path).and_then(|()| place::refuse_reach(path, effective)) {
         Ok(()) => Ok(None),
@@ -693,7 +693,7 @@ pub(crate) fn reached(path: &Path, effective: &EffectiveSet) -> Result<Option<Pa
     }
 }
 
-/// What of a directory, or in it, a session may write.
+/// Path of a directory, or in it, that a session may write.
 pub(crate) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<PathBuf> {
     place::granted_within(path, effective)
 }
@@ -726,7 +726,7 @@ struct SessionRow {
     is_halted: bool,
     is_closed: bool,
     unended: i64,
-    /// Of those: calls that wait for a yes, and for answers.
+    /// Calls among those that wait for a yes, and for answers.
     waiting: i64,
     asking: i64,
 }
@@ -778,7 +778,7 @@ impl SessionRow {
     }
 }
 
-/// Whether the session is closed, what its manifest was, and what it has kept.
+/// State of a session: whether it is closed, what its manifest was, and what it has kept.
 fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(bool, Option<String>, Kept)> {
     let last: Option<i64> = connection.query_row(
         "SELECT max(max(proposed, coalesce(started, 0), coalesce(ended, 0))) FROM parts WHERE session = ?1",
@@ -870,7 +870,7 @@ fn event_at(connection: &Connection, session: &str, moment: i64, number: i64) ->
         .optional()
 }
 
-/// What a manifest asks for, all of it.
+/// Digest of all that a manifest asks for.
 fn digest(manifest: &Manifest) -> String {
     host::hex(&Sha256::digest(json!(manifest.entries()).to_string()))
 }

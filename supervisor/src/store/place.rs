@@ -31,7 +31,7 @@ pub(super) const DATABASE: &str = "sessions.db";
 const KEPT: &str = ".local/state/callgate";
 /// The file whose bytes are locked, one for each session that is open.
 const LOCKS: &str = "sessions.lock";
-/// What SQLite makes beside the database.
+/// Files that SQLite makes beside the database.
 const BESIDE: [&str; 3] = ["sessions.db-wal", "sessions.db-shm", "sessions.db-journal"];
 
 /// The store's directory, held.
@@ -95,7 +95,7 @@ impl Place {
         Ok(self.path().join(DATABASE))
     }
 
-    /// Whether its path still leads to what is held.
+    /// Confirms that its path still leads to what is held.
     pub(super) fn confirm(&self) -> Result<(), StoreError> {
         if self.0.is_there() {
             return Ok(());
@@ -126,7 +126,7 @@ impl Place {
         }
     }
 
-    /// Whether somebody has this session open, asked of the kernel.
+    /// True if somebody has this session open, asked of the kernel.
     pub(super) fn is_locked(&self, number: i64) -> Result<bool, StoreError> {
         let mut asked = byte(libc::F_WRLCK, number);
         fcntl(self.open(LOCKS)?, FcntlArg::F_OFD_GETLK(&mut asked))
@@ -185,7 +185,7 @@ pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), 
     }
 }
 
-/// What of a directory, or in it, a session may write: by its name or by another one.
+/// Path of a directory, or in it, that a session may write: by its name or by another one.
 pub(super) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<PathBuf> {
     let itself = host::identity_of(path);
     let lies_inside = |granted: &Path| {

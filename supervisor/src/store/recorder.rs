@@ -33,7 +33,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(5);
 const AGENT_MAX: u64 = 256 << 20;
 /// Most bytes that all subagents of a session record, and theirs, while it is open.
 const FAMILY_MAX: u64 = 1 << 30;
-/// What a row takes besides its texts, bytes, about.
+/// Bytes that a row takes besides its texts, about.
 const ROW: u64 = 256;
 
 /// A session's recorder. Without a store it only tells events, and nothing at all while nobody listens.
@@ -57,7 +57,7 @@ pub(crate) struct Stored {
     role: &'static str,
     /// Ends that could not be written. Nothing runs before they are.
     unwritten: Mutex<Vec<End>>,
-    /// What bounds how much is recorded. Empty where a person decides how many calls there are.
+    /// Rooms that bound how much is recorded. Empty where a person decides how many calls there are.
     rooms: Vec<Room>,
     /// Made by this opening, which has not succeeded yet.
     is_new: AtomicBool,
@@ -68,7 +68,7 @@ pub(crate) struct Stored {
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     left: Arc<AtomicU64>,
-    /// What it had in the beginning, bytes.
+    /// Bytes that it had in the beginning.
     most: u64,
     /// Whose it is.
     who: &'static str,
@@ -84,7 +84,7 @@ struct End {
     envelope: Option<String>,
 }
 
-/// What is known of a call when its row is written.
+/// Facts known of a call when its row is written.
 #[derive(Debug, Clone, Copy, Default)]
 struct Written<'a> {
     is_waited_for: bool,
@@ -145,7 +145,8 @@ impl Recorder {
         recording
     }
 
-    /// Whether an approval's key holds a secret. It is then written nowhere: without the secret it would be the key of another call.
+    /// True if an approval's key holds a secret. It is then written nowhere: without the secret it would be the key of
+    /// another call.
     pub(crate) fn is_secret(&self, approval: &Approval) -> bool {
         let key = &approval.key;
         std::iter::once(&key.text).chain(&key.directory).any(|text| self.redaction.finds_in(text))
@@ -219,7 +220,7 @@ impl Stored {
         Self { store, number, message, role, unwritten, rooms: Vec::new(), is_new, _lock: lock }
     }
 
-    /// The same for a subagent: it takes from its own room and from its family's.
+    /// Recorder for a subagent: it takes from its own room and from its family's.
     pub(super) fn of_agent(mut self, family: Room) -> Self {
         self.rooms = vec![Room::new(AGENT_MAX, "the session of a subagent"), family];
         self
@@ -425,7 +426,7 @@ impl Recording {
         self.tell_unwritten(stored, written, end, envelope);
     }
 
-    /// The same, where nothing else is to be done meanwhile.
+    /// Ends it where nothing else is to be done meanwhile.
     pub(crate) fn end_now(mut self, envelope: &mut ResultEnvelope) {
         let Some((recorder, end)) = self.ended(envelope) else { return };
         let Some(stored) = &recorder.stored else { return };

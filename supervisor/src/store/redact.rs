@@ -1,4 +1,4 @@
-//! What is not written down: secrets, and more of a text than anybody reads (X1-31).
+//! Redaction of what is not written down: secrets, and more of a text than anybody reads (X1-31).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"\b(?:{begins})[A-Za-z0-9_\-]{{8,}}")).ok()
 });
 
-/// What a session knows of secrets.
+/// Secrets that a session knows.
 #[derive(Default)]
 pub(crate) struct Redaction {
     /// The values, longest first: one may be a part of another.
@@ -54,7 +54,8 @@ impl Redaction {
         Self::default().with(own.chain(set).map(|(_, value)| value).filter(is_secret))
     }
 
-    /// The same, and these values of credentials, none of which is shorter than [`SHORTEST`], in whichever form they stand.
+    /// These secrets, and these values of credentials, none of which is shorter than [`SHORTEST`], in whichever form
+    /// they stand.
     pub(crate) fn and<'a>(mut self, values: impl Iterator<Item = &'a str>) -> Self {
         let mut values: Vec<_> = values.map(str::to_owned).collect();
         values.sort();
@@ -95,14 +96,14 @@ impl Redaction {
         clean
     }
 
-    /// Whether a text holds a secret.
+    /// True if a text holds a secret.
     pub(crate) fn finds_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| text.contains(secret.as_str()))
             || self.credentials.iter().any(|credential| credential.are_in(text))
             || TOKENS.as_ref().is_some_and(|tokens| tokens.is_match(text))
     }
 
-    /// The same for each text in a value, and each name.
+    /// Redacts each text in a value, and each name.
     pub(crate) fn value(&self, value: &Value) -> Value {
         let clean = self.each(value);
         let bytes = clean.to_string().len();

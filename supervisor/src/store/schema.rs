@@ -139,7 +139,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<bool> {
     is_of(connection, VERSION)
 }
 
-/// Whether it is empty, or has a version by now.
+/// True if it is empty, or has a version by now.
 pub(super) fn is_nobodys(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version(connection)? > 0 || is_of(connection, 0)?)
 }
@@ -153,8 +153,8 @@ fn take(connection: &Connection, from: u32, to: u32) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", to.max(from))
 }
 
-/// Whether its tables are those that callgate makes for a version, and nothing is there besides: no trigger that changes what is
-/// written, no view in the place of a table.
+/// True if its tables are those that callgate makes for a version, and nothing is there besides: no trigger that
+/// changes what is written, no view in the place of a table.
 pub(super) fn is_of(connection: &Connection, version: u32) -> rusqlite::Result<bool> {
     let own = Connection::open_in_memory()?;
     take(&own, 0, version)?;

@@ -32,7 +32,7 @@ use crate::registry::hosted::skill;
 use crate::registry::{Layer, LeftOut, Tool};
 use crate::session::OpenError;
 
-/// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
+/// Names of a project's manifest, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
 
 /// How long trust lasts.
@@ -61,12 +61,12 @@ pub struct Trusted {
     pub skills: BTreeMap<String, String>,
     /// When, ISO 8601.
     pub granted_at: String,
-    /// What people have approved of for the project (S1-18, X1-5). It goes with the trust.
+    /// Approvals by people for the project (S1-18, X1-5). It goes with the trust.
     #[serde(default, skip_serializing_if = "Approvals::is_empty")]
     pub approvals: Approvals,
 }
 
-/// What a directory has.
+/// Contents of a directory.
 #[derive(Debug)]
 pub enum Found {
     /// No manifest.
@@ -84,9 +84,9 @@ pub enum Found {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Project {
-    /// What its manifest says.
+    /// Content of its manifest.
     pub manifest: Manifest,
-    /// What its profile says, if that is in a file.
+    /// Content of its profile, if that is in a file.
     pub profile: Option<Profile>,
     root: HostPath,
     /// The directory, held: what stands at its path later is it or another.
@@ -100,7 +100,7 @@ pub struct Project {
     layer: Layer,
 }
 
-/// Why trust could not be looked up, given or taken back.
+/// Reason why trust could not be looked up, given or taken back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
@@ -114,7 +114,7 @@ pub enum TrustError {
     Project {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Nothing to trust.
@@ -126,14 +126,14 @@ pub enum TrustError {
     /// Which one would count?
     #[error("{0} has both callgate.toml and callgate.json; keep one")]
     TwoManifests(PathBuf),
-    /// What was trusted is not there any more as it was.
+    /// A thing that was trusted is not there any more as it was.
     #[error("{file} {what} since it was trusted ({since}), and without it more may be granted than it did")]
     Changed {
         /// The project's directory.
         root: PathBuf,
         /// The manifest, or its profile.
         file: PathBuf,
-        /// What has become of it.
+        /// Change to it.
         what: &'static str,
         /// When it was trusted.
         since: String,
@@ -143,7 +143,7 @@ pub enum TrustError {
     Read {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A manifest with a mistake.
@@ -157,7 +157,7 @@ pub enum TrustError {
     List {
         /// Where it is.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Others could have written it.
@@ -165,7 +165,7 @@ pub enum TrustError {
     NotYours {
         /// Which file or directory.
         path: PathBuf,
-        /// What is wrong.
+        /// Mistake.
         what: &'static str,
     },
     /// The list is not one.
@@ -173,13 +173,13 @@ pub enum TrustError {
     Damaged {
         /// Where it is.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: serde_json::Error,
     },
 }
 
 impl TrustError {
-    /// What to do about it.
+    /// Advice about it.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {
@@ -238,7 +238,7 @@ impl TrustList {
         self.found(directory, true)
     }
 
-    /// The same for whoever only looks: trust for once stays.
+    /// Looks at it for whoever only looks: trust for once stays.
     ///
     /// # Errors
     /// The same.
@@ -287,7 +287,7 @@ impl TrustList {
         self.trust_all(directory, decision).map(|(trusted, manifest, _)| (trusted, manifest))
     }
 
-    /// The same, with the tools that are trusted with it: each with its command, and what of them cannot be used.
+    /// Trusts it, with the tools that are trusted with it: each with its command, and what of them cannot be used.
     ///
     /// # Errors
     /// The same.
@@ -385,7 +385,7 @@ impl Project {
         &self.skills
     }
 
-    /// Whether this is the directory in which the trusted manifest was found: by what it is, and not by its path alone.
+    /// True if this is the directory in which the trusted manifest was found: by what it is, and not by its path alone.
     pub(crate) fn is_at(&self, place: &Place) -> bool {
         let held = rustix::fs::fstat(&self.directory).map(|stat| (stat.st_dev, stat.st_ino));
         *place.path() == self.root && held.ok() == Some(place.id())
@@ -396,12 +396,12 @@ impl Project {
         &self.layer
     }
 
-    /// The same project as it is now.
+    /// Finds the project as it is now.
     pub(crate) fn find_again(&self) -> Result<Found, TrustError> {
         self.list.find(self.root.as_path())
     }
 
-    /// The same project with what has been approved of for it by now.
+    /// This project with what has been approved of for it by now.
     pub(crate) fn again(&self) -> Result<Self, OpenError> {
         let refused = |source| Err(OpenError::NoLongerTrusted { path: self.root.clone(), source });
         match self.find_again() {
@@ -411,19 +411,19 @@ impl Project {
         }
     }
 
-    /// Whether it was trusted for one session.
+    /// True if it was trusted for one session.
     #[must_use]
     pub fn is_for_once(&self) -> bool {
         self.decision == Decision::Once
     }
 
-    /// Whether nothing has been approved of for the project, or forgotten, since it was found as this one.
+    /// True if nothing has been approved of for the project, or forgotten, since it was found as this one.
     #[must_use]
     pub fn has_same_approvals(&self, earlier: &Self) -> bool {
         self.approvals == earlier.approvals
     }
 
-    /// What was approved of for the project before.
+    /// Earlier approvals for the project.
     pub(crate) fn approvals(&self) -> &Approvals {
         &self.approvals
     }
@@ -452,11 +452,11 @@ impl Project {
 pub struct TrustedTools {
     /// Those that can be used.
     pub tools: Vec<Tool>,
-    /// What cannot be used, and why.
+    /// Tools that cannot be used, and why.
     pub left_out: Vec<LeftOut>,
 }
 
-/// What a project's files say, each read once.
+/// Content of a project's files, each read once.
 struct Contents {
     /// The digest of each.
     files: BTreeMap<String, String>,
@@ -528,7 +528,7 @@ impl Contents {
     }
 }
 
-/// Whether a file of a project was there when that was trusted.
+/// True if a file of a project was there when that was trusted.
 fn is_known(file: &Path, manifest: &Path, trusted: &Trusted) -> bool {
     let below = manifest.parent().and_then(|root| file.strip_prefix(root).ok()).unwrap_or(file);
     trusted

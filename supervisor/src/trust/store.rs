@@ -99,7 +99,8 @@ impl Store {
         self.directory.join("trust.json")
     }
 
-    /// What a link leads to is believed only under a name that no call writes: in a repository of dotfiles calls may have worked.
+    /// Confirms that a path is protected. What a link leads to is believed only under a name that no call writes: in a
+    /// repository of dotfiles calls may have worked.
     fn is_protected(&self) -> Result<(), TrustError> {
         let real = self.directory.canonicalize().map_err(|source| self.failed(source))?;
         if real == self.directory || counts(&real) {

@@ -1,4 +1,4 @@
-//! What the command line cannot show.
+//! Tests of what the command line cannot show.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
 
 use std::ffi::OsStr;

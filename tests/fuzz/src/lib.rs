@@ -35,7 +35,7 @@ pub struct Processes {
     pub broker: Channel,
     pub programs: Channel,
     pub readers: Channel,
-    /// Of the two workers that the zygotes offer: the programs', and the readers'.
+    /// Channels of the two workers that the zygotes offer: the programs', and the readers'.
     pub workers: [Channel; 2],
     offered: Vec<OwnedFd>,
     plan: SessionPlan,

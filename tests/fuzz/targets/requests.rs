@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What follows the first request, which must be for the granted host. `None` if it is cut off.
+/// Rest after the first request, which must be for the granted host. `None` if it is cut off.
 fn request<'a>(bytes: &'a [u8], all: &[u8]) -> Option<&'a [u8]> {
     let mut headers = [httparse::EMPTY_HEADER; 512];
     let mut head = httparse::Request::new(&mut headers);
@@ -42,7 +42,7 @@ fn request<'a>(bytes: &'a [u8], all: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// What follows a body in chunks.
+/// Rest after a body in chunks.
 fn chunks(mut body: &[u8]) -> Option<&[u8]> {
     loop {
         let Ok(httparse::Status::Complete((start, size))) = httparse::parse_chunk_size(body) else { return None };

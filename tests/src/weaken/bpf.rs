@@ -3,7 +3,7 @@
 //! The program is linear, rule after rule, because it is read more often than it is run. Only calls of the native table
 //! are judged: `int 0x80` and x32 pass, as they do on the hosts imitated here. weaken imitates a host, it guards nothing.
 
-/// What the kernel answers to a call that a rule matches.
+/// Answer of the kernel to a call that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Allow,
@@ -20,7 +20,7 @@ pub(crate) struct Condition {
     pub(crate) test: Test,
 }
 
-/// What the masked argument is compared with.
+/// Test that the masked argument is compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
     Equals(u64),

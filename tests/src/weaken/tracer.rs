@@ -107,7 +107,7 @@ fn serve(tid: i32, status: i32, abi: i64, tracees: &mut BTreeSet<i32>) -> io::Re
     sys::ptrace(libc::PTRACE_CONT, tid, pending(status))
 }
 
-/// What a kernel of this ABI says to a landlock_create_ruleset, or that it may go on to the real one.
+/// Verdict of a kernel of this ABI to a landlock_create_ruleset, or that it may go on to the real one.
 enum Verdict {
     Value(i64),
     Proceed,

@@ -100,7 +100,7 @@ const LINES: &[&str] = &[
     "cat <<< $(head -c 100000 /dev/zero | tr '\\0' x) | grep -q x && echo RAN",
 ];
 
-/// What such a shell is for, and what it says.
+/// Lines that such a shell is for, and what they say.
 const READING: &[(&str, &str)] = &[
     ("cat kept | head -1", "kept\n"),
     ("echo x > /dev/null && echo done", "done\n"),
@@ -124,7 +124,7 @@ fn loader() -> &'static str {
     known.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap()
 }
 
-/// What the lines are about, as a user's work would be.
+/// Fills the workspace with what the lines are about, as a user's work would be.
 fn fill(env: &TestEnv) {
     for (name, text) in [
         ("kept", "old\n"),
@@ -196,7 +196,7 @@ async fn open(env: &TestEnv, profile: &str, asked: &Arc<Remembers>) -> Session {
     supervisor.open(spec).await.unwrap()
 }
 
-/// What a line wrote, whatever became of it.
+/// Output of a line, whatever became of it.
 async fn output(session: &Session, line: &str) -> String {
     let result = session.call("bash", json!({ "command": line })).await;
     assert_eq!(result.kind, Outcome::Output, "{line}: {result:?}");

@@ -1,4 +1,4 @@
-//! What a host's approvers are asked, and what becomes of their answers (S0-59, S1-13 to S1-19, X0-11).
+//! Questions to a host's approvers, and what becomes of their answers (S0-59, S1-13 to S1-19, X0-11).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What people and agents type works under a policy that fits, where every exec is judged and rules are in force: nothing is
-//! refused, and output, exit status and what is left in the workspace are the same as outside.
+//! Lines that people and agents type work under a policy that fits, where every exec is judged and rules are in force:
+//! nothing is refused, and output, exit status and what is left in the workspace are the same as outside.
 
 mod lines;
 
@@ -26,13 +26,13 @@ const PROGRAMS: &str = "ls cat head tail wc stat du basename dirname realpath re
     join split shuf factor numfmt tee strings mkdir rmdir touch ln chmod install truncate dd mktemp tar gzip zcat expr env sh bash \
     nohup nice timeout yes mkfifo echo perl awk cc as ld ar make sqlite3 rg bc jq vim apt-cache dpkg-query";
 
-/// What `git` is started with, by people and by itself.
+/// Subcommands that `git` is started with, by people and by itself.
 const GIT: &str = "--version init config status add commit log diff show switch branch merge tag describe stash grep blame rev-parse \
     ls-files clone worktree archive reset reflog gc fsck checkout rebase cherry-pick format-patch shortlog rm maintenance rev-list \
     index-pack unpack-objects pack-objects upload-pack repack prune prune-packed pack-refs rerere update-index clean commit-graph \
     multi-pack-index symbolic-ref";
 
-/// The same for each line, inside and outside: in the session's environment, which what is bounded starts with.
+/// Variables for each line, inside and outside: in the session's environment, which what is bounded starts with.
 const VARIABLES: &[(&str, &str)] = &[
     ("LC_ALL", "C.UTF-8"),
     ("NPM_CONFIG_UPDATE_NOTIFIER", "false"),
@@ -44,7 +44,7 @@ const VARIABLES: &[(&str, &str)] = &[
 /// And before each.
 const PRELUDE: &str = "export PATH=/usr/local/bin:/usr/bin:/bin";
 
-/// What one of these programs says where it is asked outside.
+/// Answer of one of these programs where it is asked outside.
 fn says(env: &TestEnv, words: &[&str]) -> String {
     env.bare().run(words).stdout.trim().to_owned()
 }
@@ -116,7 +116,7 @@ fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
     spec
 }
 
-/// What a line leaves behind: its output and exit status.
+/// Traces of a line: its output and exit status.
 type Left = (String, i64);
 
 fn outside(env: &TestEnv, line: &str) -> Left {
@@ -127,7 +127,7 @@ fn outside(env: &TestEnv, line: &str) -> Left {
     (named_alike(&ended.stdout, env), i64::from(ended.status.code().unwrap_or(-1)))
 }
 
-/// What it leaves, or what was refused to it.
+/// Traces that it leaves, or what was refused to it.
 async fn inside(session: &Session, env: &TestEnv, line: &str) -> Result<Left, String> {
     let result = session.call("bash", json!({ "command": format!("{PRELUDE}\n{line}") })).await;
     let refused = result.metadata.changes.as_ref().is_some_and(|changes| !changes.not_started.is_empty());

@@ -64,7 +64,7 @@ fn prepare(env: &TestEnv, group: &str) -> Vec<PathBuf> {
     (0..LINES).map(directory).collect()
 }
 
-/// What comes of lines: those that started it, by their number, for each way how many of how many.
+/// Results of lines: those that started it, by their number, for each way how many of how many.
 #[derive(Default)]
 struct Tally {
     ran: usize,
@@ -221,7 +221,7 @@ fn c2_c3_c4_c5_c6_c7_c8_c9_c10_none_of_a_thousand_hidden_lines_starts_a_denied_p
     matrix(&[Host::Namespaces], none_starts);
 }
 
-/// The same, with Landlock and seccomp alone.
+/// None starts it with Landlock and seccomp alone.
 #[test]
 fn c2_c3_c4_c5_c6_c7_c8_c9_c10_none_of_a_thousand_hidden_lines_starts_it_without_namespaces() {
     matrix(&[Host::NoNamespaces], none_starts);
@@ -233,7 +233,7 @@ fn c2_a_thousand_hidden_lines_start_what_is_granted() {
     matrix(&[Host::Namespaces], most_start);
 }
 
-/// The same, with Landlock and seccomp alone.
+/// They start what is granted with Landlock and seccomp alone.
 #[test]
 fn c2_a_thousand_hidden_lines_start_what_is_granted_without_namespaces() {
     matrix(&[Host::NoNamespaces], most_start);

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::{STRENGTHS, callgate, until};
 
-/// What somebody who is asked does, in order; then they say nothing.
+/// Answers of somebody who is asked, in order; then they say nothing.
 #[derive(Debug, Default)]
 struct Person {
     replies: Mutex<VecDeque<Option<Reply>>>,

@@ -139,7 +139,7 @@ fn a2_a_tool_follows_no_link_into_the_base_system() {
     });
 }
 
-/// Whether a process runs that has `mark` among its words.
+/// True if a process runs that has `mark` among its words.
 fn runs(mark: &str) -> bool {
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -237,7 +237,7 @@ fn s0_69_an_end_is_heard_however_often_a_wait_was_dropped() {
     });
 }
 
-/// What a call has changed is in its own result, also beside others that change something else or nothing.
+/// Changes by a call are in its own result, also beside others that change something else or nothing.
 #[test]
 fn each_of_many_programs_at_once_has_its_own_changes() {
     in_sessions(async |session, workspace| {

@@ -25,7 +25,7 @@ fn in_sessions(test: impl AsyncFn(&Session, &TestEnv)) {
     in_sessions_with(&[], test);
 }
 
-/// The same with these capabilities.
+/// Runs the test in sessions with these capabilities.
 fn in_sessions_with(capabilities: &[&str], test: impl AsyncFn(&Session, &TestEnv)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     matrix(Host::STRENGTHS, |target| {
@@ -149,7 +149,7 @@ fn inside(pid: u32) -> Option<u32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// What `besiege` found: for each process, each way in, the names of its answers.
+/// Findings of `besiege`: for each process, each way in, the names of its answers.
 type Answers = BTreeMap<u32, BTreeMap<String, BTreeSet<String>>>;
 
 /// With namespaces /proc shows a call its own processes only: others do not exist there, or, where the broker has looked at

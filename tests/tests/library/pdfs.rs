@@ -74,7 +74,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Whether it was read.
+/// True if it was read.
 async fn read(session: &Session, tool: &str, path: &Path) -> bool {
     let called = session.call(tool, json!({ "path": path.display().to_string() }));
     let envelope = tokio::time::timeout(PATIENCE, called).await.expect("it ends");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::surfaces::{data, error, in_surface, spec};
 use super::{STRENGTHS, callgate};
 
-/// The same under a profile, which is written as S4's are.
+/// Runs the test under a profile, which is written as S4's are.
 fn under(profile: &str, test: impl AsyncFn(&Session, &Path)) {
     let profile = Profile::built_in(profile).unwrap_or_else(|| Profile::parse(profile, "p.yaml").unwrap());
     with(|spec| spec.profile(profile.clone()), test);

@@ -76,7 +76,7 @@ fn bash(command: &str) -> Call {
     ("bash", json!({ "command": command }))
 }
 
-/// What became of a call: with nobody there, what is asked about is denied by that.
+/// Outcome of a call: with nobody there, what is asked about is denied by that.
 fn outcome(result: &ResultEnvelope) -> Action {
     match result.metadata.denial.as_ref().map(|denial| denial.layer) {
         None => Allow,

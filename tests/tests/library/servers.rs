@@ -29,7 +29,7 @@ while True:
     peer.sendall(b'served'); peer.close()
 ";
 
-/// What a client is answered, or the name of its error.
+/// Client that prints what it is answered, or the name of its error.
 const CLIENT: &str = "
 import errno, socket, sys
 def ask(kind):

@@ -1,4 +1,4 @@
-//! What a command line says, learnt from a worker (C-23).
+//! Meaning of a command line, learnt from a worker (C-23).
 
 use std::time::{Duration, Instant};
 

@@ -36,8 +36,8 @@ fn entries(directory: impl AsRef<Path>) -> BTreeSet<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Whether this is a process of the test's own, with a temporary directory that nobody else uses. If it is not, runs `test`
-/// in one.
+/// True if this is a process of the test's own, with a temporary directory that nobody else uses. If it is not, runs
+/// `test` in one.
 fn alone(test: &str) -> bool {
     const PREFIX: &str = "callgate-test-soak-";
     if std::env::temp_dir().file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)) {
@@ -50,7 +50,7 @@ fn alone(test: &str) -> bool {
     false
 }
 
-/// What is there now, of everything that could be left.
+/// Inventory of what is there now, of everything that could be left.
 #[derive(Debug, PartialEq, Eq)]
 struct Inventory {
     /// How many processes there are of each name.
@@ -131,7 +131,7 @@ async fn as_before(before: &Inventory, what: &str) {
     }
 }
 
-/// What is there while a new launcher stands ready: the one before may not be gone, and this one not have its name yet.
+/// Inventory while a new launcher stands ready: the one before may not be gone, and this one not have its name yet.
 async fn with_the_launcher_alone() -> Inventory {
     let mut empty = Inventory::take();
     until("the launcher runs alone", || {

@@ -209,7 +209,7 @@ async fn opened(
     (supervisor.open(spec).await.unwrap(), host)
 }
 
-/// What layer 1 and 2 say of a call, and what a person is asked: all that must not depend on what the tool is called.
+/// Judgement of layers 1 and 2 on a call, and what a person is asked: all that must not depend on what the tool is called.
 async fn judged((session, host): &(Session, Arc<Refuses>), (tool, args): (&str, &Value)) -> Value {
     let preview = session.preview(tool, args, None).await;
     let (decision, asks) = match preview {

@@ -538,7 +538,7 @@ fn f11_a_parent_s_links_lead_a_child_nowhere() {
 const PLACES: [&str; 5] = ["top", "a/f", "a/b/f", "b/f", "d/f"];
 const PATTERNS: [&str; 5] = ["DATA/**", "DATA/a/**", "DATA/a/b/**", "DATA/b/**", "DATA/d/**"];
 
-/// What a program of the session can do, by trying it: the answer of the kernel itself.
+/// Acts that a program of the session can do, by trying it: the answer of the kernel itself.
 async fn tried(session: &Session) -> BTreeSet<String> {
     let mut script = String::new();
     for place in PLACES {
@@ -632,7 +632,7 @@ fn data(session: &Session) -> HostPath {
     session.plan().workspace.first().unwrap().as_path().parent().unwrap().join("data").into()
 }
 
-/// The same by the policy.
+/// Acts that the policy allows.
 fn allowed_by(session: &Session) -> BTreeSet<String> {
     let effective = session.effective();
     let root = data(session);

@@ -1,4 +1,5 @@
-//! What holds a subagent and its program: what its parent may not, its parent's calls, rules, people and end (X0-23 to X0-29).
+//! Bounds on a subagent and its program: what its parent may not, its parent's calls, rules, people and end (X0-23 to
+//! X0-29).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -13,7 +13,7 @@ async fn on_terminal(session: &Session, command: &str) -> (Program, Terminal) {
     (session.spawn(&words, stdio).await.unwrap(), terminal)
 }
 
-/// What is shown until it ends in `text`.
+/// Text that is shown until it ends in `text`.
 async fn shown_until(terminal: &Terminal, text: &str) -> String {
     let (mut shown, mut buffer) = (String::new(), [0; 4096]);
     while !shown.ends_with(text) {

@@ -124,7 +124,7 @@ fn s0_44_s0_48_the_output_of_bash_is_cut_at_its_limit() {
     });
 }
 
-/// What a session's files may take together is bounded; what is beyond is told to be lost, and the program ends by itself.
+/// A session's files may together take so much; what is beyond is told to be lost, and the program ends by itself.
 #[test]
 fn a_flood_of_output_ends_at_the_quota_and_is_told() {
     in_sessions(async |session, _workspace| {
@@ -643,8 +643,8 @@ fn c_27_context_long_lines_and_named_files() {
     });
 }
 
-/// Whether ripgrep lists a file in a directory that it leaves out from above: ripgrep 14 forgets there what the `.gitignore` of a
-/// directory above says of a whole path.
+/// True if ripgrep lists a file in a directory that it leaves out from above: ripgrep 14 forgets there what the
+/// `.gitignore` of a directory above says of a whole path.
 fn is_forgotten(workspace: &Path, below: &str, path: &Path) -> bool {
     below.starts_with("nested") && !rg_files(workspace, &[]).contains(path)
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::mcp::{Client, Person, text, user, wrong};
 
-/// What all of these programs have in common: `request` sends and waits for the answer, whatever comes in between.
+/// Functions that all of these programs have in common: `request` sends and waits for the answer, whatever comes in
+/// between.
 const PROGRAM: &str = r#"
 import json, os, socket, sys
 
@@ -78,7 +79,7 @@ fn shown(env: &TestEnv, id: &str) -> Value {
     serde_json::from_str(&callgate(env, &["session", "show", id, "--json"]).stdout).unwrap()
 }
 
-/// What the program of an agent told, by a result of `task`.
+/// Facts that the program of an agent told, by a result of `task`.
 #[track_caller]
 fn told(data: &Value) -> Value {
     let output = data["output"].as_str().unwrap_or_else(|| panic!("{data}"));

@@ -32,7 +32,7 @@ fn is_asked(person: &Person<'_>) {
     person.waits_for(ASKS, |screen| screen.trim_end().ends_with(ASKS));
 }
 
-/// What a person answers is what happens; what they see is the command and why it is asked.
+/// A person's answer is what happens; they see the command and why it is asked.
 #[test]
 fn a_person_is_asked_and_their_answer_counts() {
     matrix(Host::STRENGTHS, |target| {

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually, matrix};
 use serde_json::Value;
 
-/// What bubblewrap is often run with.
+/// Words that bubblewrap is often run with.
 const BWRAP: &str = "bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --bind {dir} {dir} --";
 
 fn attack_command(env: &TestEnv, words: &[&str]) -> Command {
@@ -144,7 +144,7 @@ fn nothing_is_open_with_namespaces() {
     matrix(&[Host::Namespaces], nothing_is_open);
 }
 
-/// The same where no namespace can be made.
+/// Nothing is open where no namespace can be made.
 #[test]
 fn nothing_is_open_without_namespaces() {
     matrix(&[Host::NoNamespaces], nothing_is_open);
@@ -166,7 +166,8 @@ fn under_no_sandbox_everything_is_open() {
     });
 }
 
-/// What bubblewrap leaves open is named, and what it closes is not; each is so when it is tried without callgate, too.
+/// A hole that bubblewrap leaves is named, and one that it closes is not; each is so when it is tried without callgate,
+/// too.
 #[test]
 fn under_bubblewrap_it_names_what_is_open() {
     matrix(&[Host::Namespaces], |target| {
@@ -216,7 +217,7 @@ fn under_bubblewrap_it_names_what_is_open() {
     });
 }
 
-/// What does not succeed without a sandbox is not called held by one.
+/// An act that does not succeed without a sandbox is not called held by one.
 #[test]
 fn what_fails_outside_is_not_tested() {
     matrix(&[Host::NoNamespaces], |target| {

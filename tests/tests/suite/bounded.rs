@@ -1,5 +1,5 @@
-//! What was asked for counts whole, whatever bounds leave of it, and as it is outside of the session: for what is protected, for the
-//! links that are followed, and for the programs that are run (A1, A2, A3, A10, A18, C12).
+//! A request counts whole, whatever bounds leave of it, and as it is outside of the session: for what is protected, for
+//! the links that are followed, and for the programs that are run (A1, A2, A3, A10, A18, C12).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// What is asked for, and what of it a ceiling leaves.
+/// A manifest that asks for places, with a ceiling that leaves a part of them.
 fn manifest(read: &str, write: &str, left: &str) -> String {
     format!("[requires]\nshell = [{{ cmd = \"*\" }}]\n[requires.fs]\nread = [{read}]\nwrite = [{write}]\n{left}")
 }
@@ -90,7 +90,8 @@ fn ceiling(read: &str, write: &str) -> String {
 const WORKSPACE: &str = "\"{workspace}/**\"";
 const SRC: &str = "\"{workspace}/src/**\"";
 
-/// What a ceiling that leaves a part of the workspace lets be read. Without namespaces a call cannot start in what it may not list.
+/// Places that a ceiling which leaves a part of the workspace lets be read. Without namespaces a call cannot start in
+/// what it may not list.
 fn readable(target: Target) -> &'static str {
     target.by_strength(SRC, WORKSPACE)
 }
@@ -467,8 +468,9 @@ fn a1_a18_what_a_person_makes_before_the_first_change_leads_as_well() {
     });
 }
 
-/// What a call leaves at a name that a later session is granted alone neither hangs its opening nor has it opened with less
-/// than the host can do; and a single file that is to be made in a `/tmp` of the session's own is refused.
+/// A file that a call leaves at a name that a later session is granted alone neither hangs its opening nor has it
+/// opened with less than the host can do; and a single file that is to be made in a `/tmp` of the session's own is
+/// refused.
 #[test]
 fn what_a_call_leaves_at_a_name_costs_no_later_session_its_namespaces() {
     matrix(Host::STRENGTHS, |target| {
@@ -541,7 +543,7 @@ while not os.path.exists('done'):
     });
 }
 
-/// What lies in a tree that was asked for and is bounded away is no reason to refuse what is left, and its names are not told.
+/// A file in a tree that was asked for and is bounded away is no reason to refuse what is left, and its names are not told.
 #[test]
 fn what_is_bounded_away_closes_nothing_and_is_not_told() {
     matrix(Host::STRENGTHS, |target| {

@@ -39,7 +39,7 @@ use crate::clean_up::{files_as, on_one_processor, swap_ipc};
 const ROUND: &str = "600";
 /// Lines of the actors that a failure shows.
 const SHOWN: usize = 400;
-/// What the harness writes. No actor says this.
+/// Text that the harness writes. No actor says this.
 const PRECIOUS: &str = "precious\n";
 
 #[allow(clippy::disallowed_methods, reason = "how long to try, and from where, is for the person who runs the tests")]
@@ -54,7 +54,7 @@ fn first_seed() -> u64 {
     variable("CALLGATE_CAMPAIGN_SEED").unwrap_or_else(now)
 }
 
-/// What may not change, each by a word for the test and a description.
+/// Things that may not change, each by a word for the test and a description.
 type Look = BTreeMap<String, String>;
 
 /// One session: its place, its canaries, and what is special about it.
@@ -143,7 +143,7 @@ impl Round {
         }
     }
 
-    /// What the actors are told: places, and the names in them. Those called `s0` and `s1` are sockets' by turns.
+    /// Words for the actors: places, and the names in them. Those called `s0` and `s1` are sockets' by turns.
     fn places(&self) -> Vec<String> {
         let (workspace, outside) = (self.env.workspace(), self.env.outside());
         let (workspace, outside) = (workspace.display(), outside.display());
@@ -185,7 +185,7 @@ impl Round {
         run.mounted(&self.env.workspace().join(".vscode"), &self.env.workspace().join("alias"))
     }
 
-    /// The same acts without callgate: the control. All that they name lies in the round's own place.
+    /// These acts without callgate: the control. All that they name lies in the round's own place.
     fn bare(&self) -> Run {
         let home = self.temporary.join("home");
         fs::create_dir(&home).unwrap();
@@ -340,7 +340,7 @@ fn file_for_a_moment(path: &Path) -> Option<String> {
     (before != after).then(|| format!("{}: {before} became {after}", path.display()))
 }
 
-/// What somebody who came has said, if anything soon.
+/// Words of somebody who came, if anything soon.
 fn said_to<S: Read, A>(came: io::Result<(S, A)>, set_nonblocking: fn(&S, bool) -> io::Result<()>) -> Option<String> {
     let (mut from, _address) = came.ok()?;
     set_nonblocking(&from, true).unwrap();
@@ -385,7 +385,7 @@ fn all_about(path: &Path) -> String {
     format!("{} {links} links, {written:?} {changed:?} {}", mode_and_owner(path), text(path))
 }
 
-/// What is not as it was.
+/// Differences from what was there.
 fn differences(before: &Look, after: &Look) -> Vec<String> {
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
     let value = |look: &Look, name: &String| look.get(name).cloned().unwrap_or_else(|| "not there".to_owned());
@@ -407,7 +407,7 @@ fn count(lines: &str, tally: &mut Tally) {
     }
 }
 
-/// What is wrong after a round under callgate.
+/// Faults after a round under callgate.
 fn wrong(round: &Round, tally: &mut Tally) -> Option<String> {
     let before = round.look();
     let (ended, visits) = round.play(&round.confined());
@@ -460,7 +460,7 @@ fn campaign_of_random_acts_beside_a_stranger_reaches_no_canary() {
     assert!(never.iter().all(|(kind, _)| kind == "device"), "{never:?}");
 }
 
-/// The same acts without callgate reach every kind of canary.
+/// These acts without callgate reach every kind of canary.
 #[test]
 fn campaign_control_every_kind_of_canary_is_reached_without_callgate() {
     let kinds = ["outside", "beside", "kept", "reached tcp", "reached unix", "tcp", "unix"];

@@ -1,4 +1,5 @@
-//! What is in force is what the manifest and the offered tools require together, within the ceiling (S0-7, S0-8, C-1, X0-1).
+//! Rights in force are what the manifest and the offered tools require together, within the ceiling (S0-7, S0-8, C-1,
+//! X0-1).
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 /// A manifest that names one directory and one program.
 const NAMES: &str = "[requires.fs]\nread = [\"**\"]\nwrite = [\"out/**\"]\n[[requires.shell]]\ncmd = \"cat\"\n";
 
-/// The same as a bound, from line 8 on when it stands behind [`NAMES`] and one line.
+/// These rights as a bound, from line 8 on when it stands behind [`NAMES`] and one line.
 const BOUNDS: &str = "[ceiling.fs]\nwrite = [\"out/**\"]\n[[ceiling.shell]]\ncmd = \"cat\"\n";
 
 struct Place {
@@ -46,7 +47,7 @@ impl Place {
         self.under(manifest, "write", &json!({ "path": path, "content": "new" }))
     }
 
-    /// Whether a command line could make a file here.
+    /// True if a command line could make a file here.
     fn makes(&self, manifest: &str, line: &str, file: &str) -> bool {
         let (ended, _) = self.under(manifest, "bash", &json!({ "command": line }));
         assert!([Some(0), Some(77)].contains(&ended.status.code()), "{ended:?}");

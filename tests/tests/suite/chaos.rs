@@ -91,7 +91,7 @@ impl Canaries {
         ]
     }
 
-    /// What has reached each listener since it was made.
+    /// Takes what has reached each listener since it was made.
     fn hear(&mut self) {
         let heard = |result: std::io::Result<usize>| match result {
             Ok(_) => 1,

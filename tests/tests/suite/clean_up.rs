@@ -1,5 +1,5 @@
-//! What a session has on the host is made and removed without touching anything else: whatever a call, or another process
-//! of the user, has put into its place (A11, A21, D12).
+//! A session's things on the host are made and removed without touching anything else: whatever a call, or another
+//! process of the user, has put into its place (A11, A21, D12).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -59,7 +59,7 @@ fn temporary(env: &TestEnv, place: &Path) -> PathBuf {
     directory
 }
 
-/// What is left in it.
+/// Files that are left in it.
 fn left(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -68,8 +68,8 @@ fn with_temporary(run: Run, directory: &Path) -> Run {
     run.variable("TMPDIR", directory.to_str().unwrap())
 }
 
-/// What a call leaves that cannot simply be removed: links out of directories that may not be written or entered, at any
-/// depth. `{victim}` is the victim.
+/// Traps that a call leaves and that cannot simply be removed: links out of directories that may not be written or
+/// entered, at any depth. `{victim}` is the victim.
 const TRAPS: &str = r#"
 set -e
 cd "$TMPDIR"

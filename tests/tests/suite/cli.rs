@@ -66,7 +66,7 @@ fn a_command_that_cannot_be_started_is_told_as_a_shell_tells_it() {
     });
 }
 
-/// What is typed wrong is the person's: 64, and nothing ran.
+/// A mistake in what was typed is the person's: 64, and nothing ran.
 #[test]
 fn what_is_typed_wrong_exits_64_and_runs_nothing() {
     matrix(&[Host::Namespaces], |target| {

@@ -1,4 +1,4 @@
-//! What everyday programs do works inside as it does bare: same output, same exit status, in both strengths.
+//! Everyday programs work inside as it does bare: same output, same exit status, in both strengths.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn git_rebase_and_submodules() {
     );
 }
 
-/// What package managers and archives write: many files, modes, links and renames.
+/// Package managers and archives write what they write bare: many files, modes, links and renames.
 #[test]
 fn npm_pip_and_tar() {
     same_inside(

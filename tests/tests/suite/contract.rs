@@ -177,7 +177,7 @@ fn s0_68_c_13_every_outcome_has_the_same_envelope() {
     });
 }
 
-/// What a model might try to switch the sandbox off with.
+/// Names by which a model might try to switch the sandbox off.
 const NAMES: &[&str] = &[
     "dangerously_disable_sandbox",
     "dangerouslyDisableSandbox",

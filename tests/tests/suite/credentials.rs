@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::network::on_the_internet;
 
-/// What secrets begin with, and no other text.
+/// Beginning of secrets, and of no other text.
 const SECRET: &str = "memory-secret-8d41";
 
 fn callgate() -> String {
@@ -43,7 +43,7 @@ fn at_home(env: &TestEnv, run: Run) -> Run {
     run.variable("HOME", &home).variable("XDG_CONFIG_HOME", "").variable("XDG_STATE_HOME", "")
 }
 
-/// Whether a process runs the binary.
+/// True if a process runs the binary.
 fn is_callgates(pid: u32) -> bool {
     let same = |about: fs::Metadata, binary: fs::Metadata| (about.dev(), about.ino()) == (binary.dev(), binary.ino());
     fs::metadata(format!("/proc/{pid}/exe")).is_ok_and(|about| same(about, fs::metadata(callgate()).unwrap()))

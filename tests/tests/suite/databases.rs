@@ -13,7 +13,7 @@ use super::network::{Internet, on_an_internet_with};
 /// Makes the table that every test has.
 const ITEMS: &str =
     "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'tea'), (2, NULL);";
-/// What the table holds.
+/// Query for what the table holds.
 const ROWS: &str = "SELECT id, name FROM item ORDER BY id";
 /// A password, which no other text is like.
 const PASSWORD: &str = "database-secret-77af01";
@@ -321,7 +321,7 @@ fn on_postgres(test: impl Fn(&Internet, &Run)) {
     });
 }
 
-/// What the database's own client says, without callgate.
+/// Answer of the database's own client, without callgate.
 fn psql(internet: &Internet, sql: &str) -> Ended {
     internet.bare().run(&["psql", "-h", "good.example", "-U", "git", "-d", "postgres", "-XAtqc", sql])
 }

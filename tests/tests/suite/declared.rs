@@ -82,7 +82,7 @@ impl Place {
         (ended.status.code().unwrap(), envelope)
     }
 
-    /// What the call gives, which must be a result.
+    /// Data that the call gives, which must be a result.
     #[track_caller]
     fn result(&self, tool: &str, args: Value) -> Value {
         let (code, mut envelope) = self.call(tool, args);
@@ -90,7 +90,7 @@ impl Place {
         envelope["data"].take()
     }
 
-    /// What is wrong with the call.
+    /// Error of the call.
     #[track_caller]
     fn error(&self, tool: &str, args: Value, code: i32) -> String {
         let (got, envelope) = self.call(tool, args);
@@ -113,7 +113,7 @@ impl Place {
         found.next().unwrap_or_else(|| panic!("{name} is not in {all:?}")).clone()
     }
 
-    /// Why a file is left out.
+    /// Reason why a file is left out.
     #[track_caller]
     fn why(&self, file: &Path) -> String {
         let file = file.parent().unwrap().canonicalize().unwrap().join(file.file_name().unwrap());

@@ -18,7 +18,7 @@ fn envelope(ended: &Ended) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
-/// What a further tool says.
+/// Output of a further tool.
 #[track_caller]
 fn said(env: &TestEnv, tool: &str, arguments: &Value) -> Value {
     envelope(&call(env, &[], &["--extra", tool], (tool, arguments)))
@@ -114,7 +114,7 @@ fn s2_2_x2_13_read_file_reads_pdfs_where_the_program_is_there() {
     });
 }
 
-/// What reads a PDF may be taken over by it: it changes nothing that its session may change.
+/// A reader of PDFs may be taken over by it: it changes nothing that its session may change.
 #[test]
 fn x2_13_what_reads_a_pdf_changes_nothing() {
     matrix(Host::STRENGTHS, |target| {

@@ -1,4 +1,4 @@
-//! What of `/etc` a session reads: what every user may, and no secret (decision 0023).
+//! Part of `/etc` that a session reads: what every user may, and no secret (decision 0023).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -170,7 +170,7 @@ fn a2_what_is_hidden_in_etc_is_no_program_s_interpreter() {
     });
 }
 
-/// What a list of files left out, and programs need.
+/// Settings that a list of files left out, and programs need.
 #[test]
 fn programs_find_their_settings_in_etc() {
     matrix(Host::STRENGTHS, |target| {

@@ -17,7 +17,7 @@ use callgate_tests::{Binaries, Bystander, Host, Probe, Run, Target, TestEnv, Tes
 use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, EROFS, ESRCH, EXDEV};
 use serde_json::Value;
 
-/// What an act comes to.
+/// Result of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Ok,
@@ -26,7 +26,7 @@ enum Answer {
     Killed,
 }
 
-/// Whether the control must succeed.
+/// Control: whether it must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Control {
     Succeeds,
@@ -112,7 +112,7 @@ const METADATA: &[(&str, &[&str])] = &[
     ("fremovexattr", &[]),
 ];
 
-/// What no filter can judge, or knows; every libc falls back on ENOSYS.
+/// Calls that no filter can judge, or knows; every libc falls back on ENOSYS.
 const ABSENT: &[(&str, &[&str])] = &[
     ("openat2", &["read"]),
     ("openat2", &["write"]),
@@ -269,7 +269,7 @@ impl<'a> World<'a> {
         pid
     }
 
-    /// What an attack could have changed.
+    /// Conditions that an attack could have changed.
     fn look(&self) -> Vec<String> {
         let mut seen = Vec::new();
         for file in self.files.borrow().iter() {
@@ -551,7 +551,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What tools need, and what looks like an attack above: the same acts on what is the call's own.
+    /// Acts that tools need, and that look like an attack above: the same acts on what is the call's own.
     fn works(&self, rows: &mut Vec<Row>) {
         let workspace = self.env.workspace();
         let new = || workspace.join(self.fresh("mine")).display().to_string();
@@ -654,7 +654,7 @@ fn abi(target: Target) -> u8 {
     }
 }
 
-/// Whether Landlock lets names move between directories (ABI 2).
+/// True if Landlock lets names move between directories (ABI 2).
 fn refers(target: Target) -> bool {
     abi(target) >= 2
 }

@@ -1,4 +1,4 @@
-//! What may be started: single programs, and with which arguments (C2 to C12, C14, C17, C18).
+//! Programs that may be started: single programs, and with which arguments (C2 to C12, C14, C17, C18).
 //!
 //! Every denied start has a control that succeeds: bare, or inside with what is granted. What is denied is `touch made`, told by
 //! the file that is not there; what is granted in its place is `mkdir made`.
@@ -34,7 +34,7 @@ fn judged(env: &TestEnv) -> Run {
     env.sandbox().flag(&["--manifest", "m.toml"])
 }
 
-/// The same, and the probe may be started.
+/// A run in which the probe may be started as well.
 fn with_probe(env: &TestEnv, programs: &[&str]) -> Run {
     let probe = format!("{:?}", Binaries::of_this_build().probe().display().to_string());
     let all: Vec<&str> = programs.iter().copied().chain([probe.as_str()]).collect();
@@ -66,8 +66,9 @@ fn script(env: &TestEnv, path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What starts another program, in each of the ways in which a check of the command line can be led past: wrappers (C2), lists
-/// and substitutions (C3), variables and builtins (C4), arguments of harmless programs (C5), interpreters (C9).
+/// Lines that start another program, in each of the ways in which a check of the command line can be led past: wrappers
+/// (C2), lists and substitutions (C3), variables and builtins (C4), arguments of harmless programs (C5), interpreters
+/// (C9).
 const WAYS: &[&str] = &[
     "PROGRAM made",
     "/usr/bin/PROGRAM made",
@@ -685,7 +686,7 @@ fn c14_threads_and_storms_end() {
     });
 }
 
-/// What is granted and the kernel does not run fails as it does bare, and who asked goes on.
+/// A granted program that the kernel does not run fails as it does bare, and who asked goes on.
 #[test]
 fn a_granted_start_that_fails_is_the_kernels_errno() {
     matrix(Host::STRENGTHS, |target| {
@@ -794,7 +795,7 @@ fn watched_programs_are_judged_by_the_watchdogs_rules() {
     });
 }
 
-/// What is granted and not there is lost alone, and told.
+/// A granted program that is not there is lost alone, and told.
 #[test]
 fn a_program_that_is_not_there_is_told() {
     matrix(Host::STRENGTHS, |target| {
@@ -1115,7 +1116,7 @@ fn c4_a17_the_environment_of_what_is_bounded_is_the_sessions() {
     });
 }
 
-/// What a call tries to have python run before a script: its user's own start-up file, where `HOME` says.
+/// Script that a call tries to have python run before a script: its user's own start-up file, where `HOME` says.
 const PLANTED: &str = "at=$HOME/.local/lib/python3.%s/site-packages; for minor in 9 10 11 12 13 14; do \
                        dir=$(printf \"$at\" $minor); mkdir -p $dir; echo \"open('made', 'w')\" > $dir/usercustomize.py; done; \
                        PATH=/usr/bin:/bin ./tool.py; echo ran $?";

@@ -13,7 +13,7 @@ use libc::EACCES;
 use serde_json::Value;
 
 const TREE: &str = "{workspace}/target/**";
-/// What lines here need besides.
+/// Programs that lines here need besides.
 const USUAL: &[&str] = &["bash", "cp", "mv", "mkdir", "rm", "ln", "cat", "chmod"];
 
 /// A workspace with a `target` that has a copy of `touch` in it, as `target/tool`, and another copy beside.
@@ -58,7 +58,7 @@ fn granting(env: &TestEnv, programs: &[&str], tree: &str) -> Run {
     env.sandbox().flag(&["--manifest", "m.toml"])
 }
 
-/// The same with the tree.
+/// A run with the tree granted.
 fn granted(env: &TestEnv) -> Run {
     granting(env, USUAL, &format!("{TREE:?}"))
 }

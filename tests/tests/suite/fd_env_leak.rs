@@ -1,4 +1,4 @@
-//! What the launcher holds does not reach the tool: descriptors, environment, terminal (A17, A20, B17, D6, E5).
+//! Nothing that the launcher holds reaches the tool: descriptors, environment, terminal (A17, A20, B17, D6, E5).
 
 use callgate_tests::{Binaries, Host, TestEnv, matrix};
 use libc::{EACCES, EIO, ENOTTY, EPERM};

@@ -22,7 +22,7 @@ fn sh(run: &Run, script: &str) -> callgate_tests::Ended {
     run.run(&["/bin/sh", "-c", &format!("{IDENTITY}; {script}")])
 }
 
-/// What the result of a command says that it has changed.
+/// Changes in the result of a command.
 fn changes(env: &TestEnv, script: &str) -> Value {
     let status = env.outside().join("status");
     let ended = sh(&env.sandbox().flag(&["--status", status.to_str().unwrap()]), &format!("set -e; {script}"));
@@ -31,7 +31,7 @@ fn changes(env: &TestEnv, script: &str) -> Value {
     envelope["metadata"]["changes"].clone()
 }
 
-/// Whether a list of the result has a path in the workspace; of what is noted, whether the note has these words.
+/// True if a list of the result has a path in the workspace; of what is noted, whether the note has these words.
 fn has(env: &TestEnv, changes: &Value, list: &str, name: &str, words: &str) -> bool {
     let path = env.workspace().join(name).display().to_string();
     let mut all = changes[list].as_array().into_iter().flatten();

@@ -39,7 +39,7 @@ const PERSON: &str = "\
 \ttoken = TOKEN
 ";
 
-/// What of it stands in a session's `~/.gitconfig`.
+/// Part of it that stands in a session's `~/.gitconfig`.
 const INSIDE: &str = "user.name=Zoë Z Example\nuser.email=zoe@example.com\ninit.defaultbranch=trunk\ncore.autocrlf=input\n\
                       alias.st=status --short\n";
 
@@ -132,7 +132,7 @@ fn gits() -> Vec<&'static str> {
     all
 }
 
-/// What starts programs of git's own.
+/// Work that starts programs of git's own.
 const WORK: &str = "set -e; $GIT init -q -b main . && $GIT config user.name a && $GIT config user.email a@b.c && \
                     echo 1 > f && $GIT add f && $GIT commit -qm one && echo 2 > f && $GIT stash -q && $GIT stash pop -q && \
                     $GIT commit -qam two && $GIT checkout -qb side HEAD~1 && echo 3 > g && $GIT add g && $GIT commit -qm three && \

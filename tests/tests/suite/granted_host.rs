@@ -12,13 +12,13 @@ const EVIL: &str = "93.184.216.35";
 /// Greets whoever connects, and writes down that they came.
 const ECHO: &str = "2525";
 
-/// What its servers have seen, but for the granted host's name being asked for.
+/// Requests that its servers have seen, but for the granted host's name being asked for.
 fn seen(internet: &Internet) -> Vec<String> {
     let seen = internet.seen();
     seen.lines().filter(|line| !line.starts_with("name good.example ")).map(str::to_owned).collect()
 }
 
-/// What came of each of these acts, made one after the other.
+/// Results of these acts, made one after the other.
 #[track_caller]
 fn acts(run: &Run, acts: &[&[&str]]) -> Vec<Value> {
     let probe = Binaries::of_this_build().probe().display().to_string();

@@ -218,7 +218,7 @@ fn a14_a_missing_granted_path_refuses_the_session() {
     });
 }
 
-/// What the confined command did, or why it was not started.
+/// Output of the confined command, or why it was not started.
 struct Shown {
     ended: Ended,
     ran: bool,

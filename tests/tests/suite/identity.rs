@@ -1,4 +1,4 @@
-//! What the broker acts on is the file that is meant, whatever its path says: names that were removed, paths in another mount
+//! The broker acts on the file that is meant, whatever its path says: names that were removed, paths in another mount
 //! tree, directories that are mounted twice, and paths longer than the kernel can tell (A3, A9, A12, A18).
 
 use std::fs::{self, File, OpenOptions};
@@ -29,7 +29,7 @@ fn python(run: &Run, script: &str, arguments: &[&str]) -> String {
     ended.stdout
 }
 
-/// What a script prints where each act is refused, or each succeeds.
+/// Output of a script where each act is refused, or each succeeds.
 fn all(acts: &[&str], came: &str) -> String {
     acts.iter().map(|act| format!("{act} {came}\n")).collect()
 }
@@ -207,7 +207,7 @@ fn with_alias(target: Target) -> (TestEnv, PathBuf) {
     (env, alias)
 }
 
-/// What was printed, but for what callgate says of it.
+/// Output, but for what callgate says of it.
 fn ended(mut command: Command) -> (bool, String) {
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! What is shared without being a file of the workspace: System V and POSIX IPC, `/dev/shm` (D4).
+//! Things that are shared without being a file of the workspace: System V and POSIX IPC, `/dev/shm` (D4).
 
 use callgate_tests::{Host, Target, TestEnv, matrix};
 use libc::{EACCES, ENOENT, EPERM};
@@ -50,7 +50,7 @@ fn d4_system_v_ipc_of_the_host_is_out_of_reach() {
     });
 }
 
-/// What a call makes is gone with it: the next call, or the host, does not find it.
+/// Objects that a call makes are gone with it: the next call, or the host, does not find it.
 #[test]
 fn d4_system_v_ipc_of_a_call_does_not_outlive_it() {
     let kinds = [
@@ -132,7 +132,7 @@ fn d4_posix_shared_memory_of_the_host_is_out_of_reach() {
     });
 }
 
-/// Whether or not a call may use /dev/shm, the host's is left as it was.
+/// The host's /dev/shm, whether or not a call may use its own, is left as it was.
 #[test]
 fn d4_nothing_is_left_in_dev_shm() {
     matrix(Host::STRENGTHS, |target| {

@@ -1,4 +1,5 @@
-//! What a result of `callgate call` has no room for: kept where the caller says, and otherwise not promised (S0-44, C-27).
+//! Output that a result of `callgate call` has no room for: kept where the caller says, and otherwise not promised
+//! (S0-44, C-27).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

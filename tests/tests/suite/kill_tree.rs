@@ -115,8 +115,8 @@ fn d2_a_polite_request_is_passed_on() {
     });
 }
 
-/// What a tool leaves running: a daemon, hundreds of children, one that ignores signals, one that is stopped; and what it
-/// leaves in the kernel: System V objects. It says when all of that is there, and then waits or ends.
+/// Processes that a tool leaves running: a daemon, hundreds of children, one that ignores signals, one that is stopped;
+/// and what it leaves in the kernel: System V objects. It says when all of that is there, and then waits or ends.
 const TREE: &str = r#"
 P=$1 D=$2
 $P double-fork-daemon $D/daemon 60
@@ -199,7 +199,7 @@ impl Tree {
         self.assert_gone_but(&[]);
     }
 
-    /// The same, but for what `docs/threat-model.md` says that nobody is left to remove.
+    /// Asserts that all is gone but for what `docs/threat-model.md` says that nobody is left to remove.
     fn assert_gone_but(&self, known: &[&str]) {
         let mut left = Vec::new();
         let gone = eventually_or_not(|| {

@@ -43,7 +43,7 @@ fn run(env: &TestEnv, limits: &[&str], script: &str) -> (Ended, Value) {
     (ended, serde_json::from_str(&text).unwrap())
 }
 
-/// What an envelope says of a limit.
+/// Report of an envelope on a limit.
 fn report(envelope: &Value, limit: &str) -> Value {
     let all = envelope["metadata"]["limits"].as_array().unwrap_or_else(|| panic!("{envelope}"));
     all.iter().find(|each| each["limit"] == limit).unwrap_or_else(|| panic!("{limit}: {envelope}")).clone()
@@ -51,9 +51,9 @@ fn report(envelope: &Value, limit: &str) -> Value {
 
 struct Case {
     limit: &'static str,
-    /// What the script meets.
+    /// Value that the script meets.
     low: &'static str,
-    /// What it does not.
+    /// Value that it does not meet.
     high: &'static str,
     by: &'static str,
     script: &'static str,
@@ -797,7 +797,7 @@ fn d11_a_tool_that_writes_too_much_is_told() {
     });
 }
 
-/// What is typed wrong is named; the manifest's limits hold, and the command line's win over them.
+/// A mistake is named; the manifest's limits hold, and the command line's win over them.
 #[test]
 fn limits_are_typed_and_written() {
     matrix(&[Host::Namespaces], |target| {

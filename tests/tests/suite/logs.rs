@@ -1,4 +1,4 @@
-//! What callgate reports on standard error while it works (`--log`): nothing twice, and no line that somebody else made.
+//! Reports of callgate on standard error while it works (`--log`): nothing twice, and no line that somebody else made.
 
 use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User};
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn with_json_each_line_is_an_object() {
     assert_eq!((&failed[0]["level"], &failed[0]["fields"]["tool"]), (&"INFO".into(), &"read".into()), "{ended:?}");
 }
 
-/// What is neither a level nor a filter is refused before anything runs.
+/// A word that is neither a level nor a filter is refused before anything runs.
 #[test]
 fn an_unknown_level_is_refused() {
     let env = TestEnv::new(HERE);

@@ -14,7 +14,7 @@ const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 /// Invalid params (JSON-RPC).
 const INVALID: i64 = -32602;
 
-/// What a person at the client answers.
+/// Answer of a person at the client.
 #[derive(Clone, Copy)]
 pub(crate) enum Person {
     /// The client has no way to ask.
@@ -29,7 +29,7 @@ pub(crate) struct Client {
     pub(crate) to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     last: u64,
-    /// What each request of the stateless era says of the client.
+    /// Fields about the client in each request of the stateless era.
     meta: Option<Value>,
     pub(crate) asked: Vec<String>,
     progress: Vec<String>,
@@ -55,14 +55,14 @@ impl Client {
         Self::of(user(env).command(&words))
     }
 
-    /// Of a server that this starts.
+    /// Client of a server that this starts.
     pub(crate) fn of(mut command: Command) -> Self {
         let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (server.stdin.take(), BufReader::new(server.stdout.take().unwrap()));
         Self { server, to, from, last: 0, meta: None, asked: Vec::new(), progress: Vec::new() }
     }
 
-    /// Of the eras that begin with `initialize`.
+    /// Client of the eras that begin with `initialize`.
     pub(crate) fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
         let mut client = Self::start(env, words);
         let begun = client.initialize(person);
@@ -84,7 +84,7 @@ impl Client {
         begun
     }
 
-    /// Of the era in which each request stands for itself.
+    /// Client of the era in which each request stands for itself.
     fn stateless(env: &TestEnv, words: &[&str]) -> Self {
         let mut client = Self::start(env, words);
         let of = |name: &str| format!("io.modelcontextprotocol/{name}");
@@ -380,7 +380,7 @@ fn a_session_with_a_network_is_served() {
     });
 }
 
-/// What a client cancels ends, and so does all when it goes.
+/// A call that a client cancels ends, and so does all when it goes.
 #[test]
 fn what_is_cancelled_ends_and_so_does_all_when_the_client_goes() {
     matrix(Host::STRENGTHS, |target| {
@@ -448,7 +448,7 @@ fn bad_messages_end_nothing() {
     client.close();
 }
 
-/// What is printed for a host starts the server that was typed, from anywhere.
+/// The lines that are printed for a host start the server that was typed, from anywhere.
 #[test]
 fn a_host_is_told_how_to_start_the_server() {
     let env = TestEnv::new(HERE);

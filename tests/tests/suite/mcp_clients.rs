@@ -13,7 +13,7 @@ use crate::mcp_http::Server;
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
-/// What the Inspector exits with for a tool that is not there.
+/// Exit status of the Inspector for a tool that is not there.
 const NO_TOOL: i32 = 5;
 
 /// A file of `tests/data/mcp`.
@@ -168,7 +168,7 @@ fn inspector(packages: &Path, env: &TestEnv) -> Command {
     inspector
 }
 
-/// What it makes of a server, to which `to` adds the way.
+/// Checks what the Inspector makes of a server, to which `to` adds the way.
 fn the_inspector_finds_no_fault(mut to: impl FnMut(Vec<&str>) -> Outcome) {
     let listed = to(vec!["--method", "tools/list", "--strict"]);
     assert_eq!(listed.code, Some(0), "{}", listed.all());

@@ -20,7 +20,7 @@ struct Suite {
     package: &'static str,
     words: &'static [&'static str],
     expected: &'static str,
-    /// What a server passes that has no tools of the suite's.
+    /// Scenarios that a server passes that has no tools of the suite's.
     of_any_server: &'static [&'static str],
 }
 
@@ -86,7 +86,7 @@ impl Suite {
 }
 
 impl Outcome {
-    /// Whether the summary says that checks of this scenario were made, and none failed.
+    /// True if the summary says that checks of this scenario were made, and none failed.
     fn has_passed(&self, scenario: &str) -> bool {
         let passed = format!("✓ {scenario}: ");
         let count = self.stdout.lines().find_map(|line| line.strip_prefix(&passed));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
-/// What is checked, and not run: it takes a network or root, or is a host's, or of another machine.
+/// Commands that are checked, and not run: each takes a network or root, or is a host's, or of another machine.
 const NOT_RUN: [&str; 5] = ["cargo install --path ", "sudo apt install ", "claude ", "codex ", "ssh "];
 
 fn repository() -> &'static Path {
@@ -36,7 +36,7 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// What stands between backquotes outside of blocks.
+/// Texts between backquotes outside of blocks.
 fn spans(document: &str) -> Vec<&str> {
     let outside = document.split("```").step_by(2);
     outside.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
@@ -159,7 +159,8 @@ fn every_command_of_the_hosts_manual_runs() {
     assert!(newcomer.sh("callgate trust ~/project; callgate session list --json").stdout.contains("\"id\""));
 }
 
-/// What the table of hosts has: the part of each command that is callgate's, each configuration, and what is printed for each host.
+/// Cells of the table of hosts: the part of each command that is callgate's, each configuration, and what is printed
+/// for each host.
 #[test]
 fn what_the_hosts_manual_gives_to_hosts_starts_a_server() {
     let newcomer = Newcomer::new();

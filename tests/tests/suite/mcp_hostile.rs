@@ -84,7 +84,7 @@ impl Hostile {
         listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}")).clone()
     }
 
-    /// What is not the hostile server's goes on.
+    /// Asserts that all goes on that is not the hostile server's.
     #[track_caller]
     fn assert_others_answer(&mut self) {
         if !self.is_wrapped {
@@ -173,7 +173,7 @@ fn answers_to_what_was_not_asked_are_passed_over() {
     in_both_ways("answers-twice", acted);
 }
 
-/// What imitates callgate's own question does not reach the client, which would answer "always" to it.
+/// A question that imitates callgate's own does not reach the client, which would answer "always" to it.
 #[test]
 fn a_question_that_imitates_callgates_reaches_nobody() {
     for mut hostile in [Hostile::wrapped("asks"), Hostile::named("asks", "")] {
@@ -197,7 +197,7 @@ fn complaints_are_escaped() {
     }
 }
 
-/// What is no result is an error of the call; a text of an error is clean and short.
+/// A lie that is no result is an error of the call; a text of an error is clean and short.
 #[test]
 fn lies_are_errors_of_the_call() {
     for mut hostile in [Hostile::wrapped("lies"), Hostile::named("lies", "")] {
@@ -316,7 +316,7 @@ fn x0_44_a_server_that_dies_is_started_again() {
     assert_nothing_left(&hostile.env);
 }
 
-/// What a person has approved of for always is the tool as it was defined then.
+/// A person's "always" is for the tool as it was defined then.
 #[test]
 fn a_tool_that_is_defined_anew_is_asked_about_again() {
     let mut hostile = Hostile::named("changes", "# no");

@@ -112,7 +112,7 @@ struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     stream: BufReader<TcpStream>,
-    /// What is left of a chunk.
+    /// Bytes left of a chunk.
     chunk: usize,
     rest: Vec<u8>,
 }
@@ -204,7 +204,7 @@ struct Client {
     address: String,
     bearer: String,
     session: Option<String>,
-    /// What each request of the stateless era says of the client.
+    /// Fields about the client in each request of the stateless era.
     meta: Option<Value>,
     last: u64,
     asked: Vec<String>,
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// Of the eras that begin with `initialize`.
+    /// Client of the eras that begin with `initialize`.
     fn stateful(server: &Server, token: &str) -> Self {
         let mut client = Self::new(server, token);
         let about = json!({ "name": "test", "version": "1" });
@@ -238,7 +238,7 @@ impl Client {
         client
     }
 
-    /// Of the era in which each request stands for itself.
+    /// Client of the era in which each request stands for itself.
     fn stateless(server: &Server, token: &str) -> Self {
         let mut client = Self::new(server, token);
         let of = |name: &str| format!("io.modelcontextprotocol/{name}");
@@ -275,7 +275,7 @@ impl Client {
         self.send("POST", &more, message.to_string().as_bytes())
     }
 
-    /// What has no answer.
+    /// Sends what has no answer.
     fn tell(&self, message: &Value) {
         assert_eq!(self.send("POST", &[], message.to_string().as_bytes()).status, 202);
     }
@@ -579,7 +579,7 @@ fn only_this_machine_is_served() {
     }
 }
 
-/// What is too large is refused, and what follows is served.
+/// A message that is too large is refused, and what follows is served.
 #[test]
 fn what_is_too_large_is_refused() {
     let env = TestEnv::new(HERE);
@@ -887,7 +887,7 @@ fn large_messages_are_bounded_together() {
     server.end();
 }
 
-/// What begins no session opens none.
+/// A message that begins no session opens none.
 #[test]
 fn what_is_no_initialize_opens_no_session() {
     let env = TestEnv::new(HERE);

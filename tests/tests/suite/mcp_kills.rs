@@ -84,7 +84,7 @@ fn kill(mut process: Child) {
     process.wait().unwrap();
 }
 
-/// What a round does before the kill: it returns how to kill, and what must be true after it.
+/// Act of a round before the kill: it returns how to kill, and what must be true after it.
 struct Round<'a> {
     env: &'a TestEnv,
     calls: Vec<Value>,

@@ -1,5 +1,6 @@
-//! What no client should say to `callgate mcp`: malformed, huge, nested, doubled and out of order, over pipes and over HTTP. After each
-//! a call works; a server that could not begin has ended by itself, with a message. Nothing of it is kept (S0-68).
+//! Messages that no client should send to `callgate mcp`: malformed, huge, nested, doubled and out of order, over pipes
+//! and over HTTP. After each a call works; a server that could not begin has ended by itself, with a message. Nothing
+//! of it is kept (S0-68).
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -45,7 +45,7 @@ struct Public {
     /// `$W` is the workspace.
     args: &'static [&'static str],
     variables: &'static [(&'static str, &'static str)],
-    /// What it finds in the workspace.
+    /// Preparation of the workspace.
     finds: fn(&TestEnv),
     /// Does its work, and looks at what came of it.
     works: fn(&TestEnv, Caller<'_>),
@@ -195,7 +195,7 @@ impl Public {
         own.chain((!self.is_of_npm()).then_some(python)).collect()
     }
 
-    /// What may be read besides the workspace.
+    /// Paths that may be read besides the workspace.
     fn reads(&self) -> [String; 2] {
         [self.packages(), data("servers")].map(|path| path.display().to_string())
     }
@@ -244,7 +244,7 @@ pub(crate) fn client_of(run: &Run, env: &TestEnv, words: &[impl AsRef<str>]) -> 
     Client::of(command)
 }
 
-/// What was written to standard error.
+/// Text that was written to standard error.
 pub(crate) fn errors(env: &TestEnv) -> String {
     String::from_utf8_lossy(&fs::read(env.outside().join("errors")).unwrap()).into_owned()
 }
@@ -274,7 +274,7 @@ fn elsewhere(env: &TestEnv) -> PathBuf {
     elsewhere
 }
 
-/// What a server tries that was taken over, and what must not come of it.
+/// Attempts of a server that was taken over, and what must not come of it.
 struct Attempts {
     secret: PathBuf,
     new: PathBuf,
@@ -355,7 +355,7 @@ impl Drop for Attempts {
     }
 }
 
-/// What a server has said came of its attempts.
+/// Results of a server's attempts, as it said.
 #[track_caller]
 fn came(env: &TestEnv, start: &str) -> Value {
     let said = errors(env);

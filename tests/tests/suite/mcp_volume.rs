@@ -33,7 +33,7 @@ fn tokens(env: &TestEnv) -> (PathBuf, Vec<String>) {
     (file.text().into(), tokens)
 }
 
-/// What nobody but this client says.
+/// Text that nobody but this client says.
 fn mark(client: usize) -> String {
     format!("mark-{client}-")
 }

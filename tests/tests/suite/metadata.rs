@@ -33,7 +33,7 @@ const ACTS: &[(&str, &[&str])] = &[
 /// Calls that a filter may not know, and on whose ENOSYS every libc falls back to an older one.
 const RECENT: &[&str] = &["fchmodat2", "setxattrat", "removexattrat", "file-setattr"];
 
-/// What the broker answers for a path outside: EACCES, or that it does not exist or lies on a read-only mount. Calls that
+/// Errno of the broker for a path outside: EACCES, or that it does not exist or lies on a read-only mount. Calls that
 /// open the file first fail there where it may not even be read.
 fn denied(target: Target, act: &str, readable: bool) -> i32 {
     match act {
@@ -51,7 +51,7 @@ fn prepare(env: &TestEnv, act: &str, path: &str) {
     }
 }
 
-/// Whether the kernel and the file system know the act at all.
+/// True if the kernel and the file system know the act at all.
 fn is_known(errno: Option<i32>) -> bool {
     !matches!(errno, Some(ENOSYS | EOPNOTSUPP | ENOTTY))
 }
@@ -90,7 +90,7 @@ fn cannot_be_written(readable: bool, sandbox: impl Fn(&TestEnv, &std::path::Path
     });
 }
 
-/// The same acts in the workspace: tools need them (tar, git, cargo), so they must work where writing is granted.
+/// These acts in the workspace: tools need them (tar, git, cargo), so they must work where writing is granted.
 #[test]
 fn metadata_in_the_workspace_can_be_written() {
     matrix(Host::STRENGTHS, |target| {

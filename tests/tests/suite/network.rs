@@ -58,7 +58,7 @@ impl Internet {
         self.on(self.env.bare())
     }
 
-    /// What came to its servers since the last look.
+    /// Requests that came to its servers since the last look.
     pub(crate) fn seen(&self) -> String {
         let seen = fs::read_to_string(&self.log).unwrap();
         fs::write(&self.log, "").unwrap();
@@ -81,7 +81,7 @@ pub(crate) fn on_the_internet(test: impl Fn(&Internet)) {
     on_an_internet_with("", test);
 }
 
-/// The same, where these servers are there as well (`ssh,postgres,redis`).
+/// Runs the test where these servers are there as well (`ssh,postgres,redis`).
 pub(crate) fn on_an_internet_with(servers: &'static str, test: impl Fn(&Internet)) {
     matrix(Host::STRENGTHS, |target| {
         if let Some(internet) = Internet::new(target, servers) {

@@ -10,14 +10,14 @@ use crate::network::{Internet, data, on_an_internet_with, shell};
 
 /// A program, and how it reaches `good.example`.
 struct Program {
-    /// What it needs of the machine: programs and files. A `*` is any one name.
+    /// Needs of the machine: programs and files. A `*` is any one name.
     needs: &'static [&'static str],
     /// The server that it needs, of `tests/data/internet/servers.py`. Empty: those that are always there do.
     server: &'static str,
     ports: &'static str,
     /// `$CA` is the Internet's certificate, `$DATA` the directory that it is in, `$SERVER` the server's.
     script: String,
-    /// What it prints.
+    /// Text that it prints.
     prints: &'static str,
 }
 
@@ -30,7 +30,7 @@ fn is_there(path: &str) -> bool {
     }
 }
 
-/// Whether something that it needs is missing, which is said.
+/// True if something that it needs is missing, which is said.
 fn is_missing(needs: &[&str]) -> bool {
     let missing: Vec<&&str> = needs.iter().filter(|path| !is_there(path)).collect();
     if !missing.is_empty() {
@@ -39,7 +39,7 @@ fn is_missing(needs: &[&str]) -> bool {
     !missing.is_empty()
 }
 
-/// What the Internet's servers have written of visitors from the host since the last look.
+/// Lines of the Internet's servers about visitors from the host since the last look.
 fn visitors(internet: &Internet) -> Vec<String> {
     let mut all = internet.seen();
     for server in ["ssh", "postgres", "redis"] {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use callgate_tests::{Ended, Host, Run, TestEnv, matrix};
 use libc::{EACCES, EINVAL, EISCONN};
 
-/// What programs do with datagrams among themselves, and how they list interfaces.
+/// Script of what programs do with datagrams among themselves, and how they list interfaces.
 const SELF: &str = "
 import asyncio, ctypes, socket
 def exchange(family, host):

@@ -1,5 +1,6 @@
-//! What a program reads of itself in procfs, where that is the host's (A7): the first program of a call reads what tells of
-//! itself, and nothing that tells of the host or of others. With namespaces `/proc` is the session's own, and readable.
+//! Files about itself that a program reads in procfs, where that is the host's (A7): the first program of a call reads
+//! what tells of itself, and nothing that tells of the host or of others. With namespaces `/proc` is the session's own,
+//! and readable.
 
 use std::fs;
 
@@ -76,7 +77,7 @@ fn a7_nothing_of_oneself_is_written() {
     });
 }
 
-/// What is outside stays so by whatever link of procfs.
+/// Files outside stay so by whatever link of procfs.
 #[test]
 fn a7_links_of_oneself_lead_nowhere_else() {
     matrix(Host::STRENGTHS, |target| {
@@ -116,7 +117,7 @@ fn a7_others_are_not_read() {
     });
 }
 
-/// What `doctor` says of command lines is so in both strengths.
+/// The word of `doctor` about command lines is true in both strengths.
 #[test]
 fn a7_doctor_says_what_is_true_of_command_lines() {
     matrix(Host::STRENGTHS, |target| {

@@ -181,7 +181,7 @@ fn below(top: u32, name: &str) -> Vec<u32> {
     pids.filter(is_named).filter(descends).collect()
 }
 
-/// Whether something runs that was started with this word.
+/// True if something runs that was started with this word.
 fn runs(word: &str) -> bool {
     let listed = fs::read_dir("/proc").unwrap().flatten();
     let mut lines = listed.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());

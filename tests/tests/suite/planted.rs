@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, eventually, matrix};
 use serde_json::json;
 
-/// What a program that names its files by its own name, its user or its number would use, in a temporary directory or beside
-/// the file `made` that it writes.
+/// Names that a program that names its files by its own name, its user or its number would use, in a temporary
+/// directory or beside the file `made` that it writes.
 fn guesses(user: u32) -> Vec<String> {
     let zeros = "0".repeat(32);
     let mut names: Vec<String> = [

@@ -3,8 +3,8 @@
 use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
 use libc::{EACCES, ENOENT, EPERM, ESRCH};
 
-/// What the filter or the broker refuses is EPERM in both strengths; what the kernel looks up first, a PID namespace does
-/// not have.
+/// Errno of a refusal. What the filter or the broker refuses is EPERM in both strengths; what the kernel looks up
+/// first, a PID namespace does not have.
 fn denied(target: Target, act: &str) -> i32 {
     match act {
         "pidfd-getfd" | "setns" | "kill" | "tkill" | "tgkill" | "sigqueue" | "pidfd-signal" => {

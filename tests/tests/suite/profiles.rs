@@ -90,7 +90,7 @@ fn edit(path: &str) -> Value {
     json!({ "path": path, "old_string": "old", "new_string": "new" })
 }
 
-/// What is in the workspace besides the two files that say what may be done.
+/// Names in the workspace besides the two files that say what may be done.
 fn names(env: &TestEnv) -> Vec<String> {
     let entries = fs::read_dir(env.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();

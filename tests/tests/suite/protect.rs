@@ -560,7 +560,8 @@ fn a3_a_single_file_gets_no_second_name() {
     });
 }
 
-/// What a bound may leave of a workspace, and what is protected there because a repository or a protected name leads to it.
+/// Places that a bound may leave of a workspace, and what is protected there because a repository or a protected name
+/// leads to it.
 pub(crate) const LED_TO: [(&str, &str); 12] = [
     ("tools/hooks/**", "tools/hooks/pre-commit"),
     ("tools/hooks/new", "tools/hooks/new"),
@@ -974,7 +975,7 @@ const SEQUENCES: usize = 10_000;
 const SOME: usize = 500;
 const STEPS: usize = 16;
 
-/// What each sequence finds. The ordinary part alone is touched by the second generator.
+/// Makes what each sequence finds. The ordinary part alone is touched by the second generator.
 fn plant(top: &Path) {
     let make = |name: &str| fs::create_dir(top.join(name)).unwrap();
     let write = |name: &str, text: &str| fs::write(top.join(name), text).unwrap();
@@ -1030,7 +1031,7 @@ fn a4_no_sequence_of_changes_reaches_a_kept_name() {
     no_sequence_reaches_a_kept_name(SOME);
 }
 
-/// The same, all of them.
+/// None of all sequences reaches a kept name.
 #[test]
 #[ignore = "takes minutes"]
 fn a4_none_of_ten_thousand_sequences_reaches_a_kept_name() {
@@ -1094,13 +1095,13 @@ fn no_sequence_reaches_a_kept_name(sequences: usize) {
     });
 }
 
-/// What touches no kept name goes as it goes outside: the same results, errnos and trees.
+/// A sequence that touches no kept name goes as it goes outside: the same results, errnos and trees.
 #[test]
 fn a4_sequences_that_touch_no_kept_name_go_as_outside() {
     sequences_go_as_outside(SOME);
 }
 
-/// The same, all of them.
+/// All sequences go as outside.
 #[test]
 #[ignore = "takes minutes"]
 fn a4_ten_thousand_sequences_go_as_outside() {

@@ -1,4 +1,4 @@
-//! What was refused is said: by `run` on standard error, in the notes of `bash`, and in results (C-13, D11).
+//! A refusal is reported: by `run` on standard error, in the notes of `bash`, and in results (C-13, D11).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn status(env: &TestEnv) -> Value {
     serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap()
 }
 
-/// What it says was changed and refused.
+/// Changes and refusals in what it says.
 fn changes(env: &TestEnv) -> Value {
     status(env)["metadata"]["changes"].clone()
 }

@@ -1,6 +1,6 @@
-//! What the broker remembers of sockets ends with them: a port that nobody listens on any more, the number of a file that was
-//! removed, a name that leads elsewhere since (B5, B7, A6, A12). Beside the call stands a stranger of the same user, who
-//! takes what has become free.
+//! The broker's memory of sockets ends with them: a port that nobody listens on any more, the number of a file that was
+//! removed, a name that leads elsewhere since (B5, B7, A6, A12). Beside the call stands a stranger of the same user,
+//! who takes what has become free.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpListener;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
-/// What every manifest here grants: the workspace to write, any program.
+/// Grants of every manifest here.
 const GRANTS: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
 
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::network::{Internet, on_the_internet};
 
-/// What services.py knows, and no other text is like.
+/// Token that services.py knows, and that no other text is like.
 const TOKEN: &str = "azure-token-8842cc";
-/// The same as a password of a user without a name, in base64.
+/// The token as a password of a user without a name, in base64.
 const TOKEN_IN_BASE64: &str = "OmF6dXJlLXRva2VuLTg4NDJjYw==";
 const KEY: &str = "variable-secret-3f9a77";
 
@@ -79,7 +79,7 @@ impl<'a> Caller<'a> {
         (status, envelope["error_text"].as_str().unwrap().to_owned())
     }
 
-    /// What the service holds.
+    /// Content of the service.
     fn held(&self) -> String {
         let log = self.internet.servers();
         fs::read_to_string(log.replace(".servers", ".azure")).unwrap_or_default()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Where the host's strength makes no difference.
 const HERE: &[Host] = &[Host::Namespaces];
 
-/// What the end of a call says that had none.
+/// End of a call that had none.
 const ORPHANED: &str = "callgate ended before this call did";
 
 fn state(env: &TestEnv) -> PathBuf {
@@ -691,7 +691,7 @@ fn e4_no_session_reaches_where_sessions_are_kept() {
     });
 }
 
-/// What is old or too much goes, with its files.
+/// A session that is old or too much goes, with its files.
 #[test]
 fn s0_47_what_is_old_or_too_much_is_pruned() {
     matrix(HERE, |target| {

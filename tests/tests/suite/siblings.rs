@@ -56,7 +56,7 @@ fn acts(env: &TestEnv, lines: &[String]) -> Vec<i64> {
     acts_in(&env.sandbox(), lines)
 }
 
-/// The same with further flags.
+/// Results of acts with further flags.
 fn acts_in(run: &Run, lines: &[String]) -> Vec<i64> {
     let probe = Binaries::of_this_build().probe().display().to_string();
     let script: String = lines.iter().map(|line| format!("{probe} {line}\n")).collect();

@@ -151,7 +151,7 @@ fn a8_a_twin_does_not_outlive_its_call() {
     });
 }
 
-/// What another program has put under a twin's name meanwhile is not the call's, neither to change nor to remove.
+/// A file that another program has put under a twin's name meanwhile is not the call's, neither to change nor to remove.
 #[test]
 fn a6_a_twin_s_name_that_another_program_took_is_left() {
     matrix(Host::STRENGTHS, |target| {

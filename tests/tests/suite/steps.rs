@@ -122,7 +122,7 @@ fn refused(env: &TestEnv, steps: &[(&str, &str)]) {
     }
 }
 
-/// What is only there with namespaces: without it the session is one without them, and says so.
+/// Steps that are only there with namespaces: without one the session is one without them, and says so.
 const NAMESPACES: &[&str] = &[
     "fail clone EPERM arg0&0x10000000=0x10000000",
     "fail open_tree EPERM",

@@ -26,7 +26,7 @@ fn called(env: &TestEnv, rules: &str, command: &str) -> (Ended, Value) {
     (ended, envelope)
 }
 
-/// What the call printed.
+/// Output of the call.
 fn output(env: &TestEnv, rules: &str, command: &str) -> (String, Value) {
     let (ended, envelope) = called(env, rules, command);
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
@@ -95,8 +95,8 @@ fn s0_15_a_rules_grant_bounds_its_command() {
     });
 }
 
-/// What a program finds in `HOME` decides what it does in later calls, which may have more: a call that a rule narrows writes nothing
-/// there. Caches are elsewhere.
+/// The content of `HOME` decides what it does in later calls, which may have more: a call that a rule narrows writes
+/// nothing there. Caches are elsewhere.
 #[test]
 fn s0_15_a_narrowed_call_leaves_home_as_it_is() {
     matrix(Host::STRENGTHS, |target| {
@@ -183,7 +183,7 @@ fn s0_15_no_command_of_a_line_widens_another() {
     });
 }
 
-/// What a rule grants by name is no more than the session has: kept names stay, and so does what a link leads to.
+/// A rule's grant by name is no more than the session has: kept names stay, and so does what a link leads to.
 #[test]
 fn s0_15_a_rules_grant_is_within_the_session() {
     matrix(Host::STRENGTHS, |target| {

@@ -286,7 +286,8 @@ fn the_kernel_was_asked(errno: Option<i64>) -> bool {
     errno != Some(i64::from(EPERM))
 }
 
-/// What is not a terminal is handed on as it is; with standard output on the terminal, the rest is the program's terminal.
+/// A stream that is no terminal is handed on as it is; with standard output on the terminal, the rest is the program's
+/// terminal.
 #[test]
 fn streams_that_are_elsewhere_stay_there() {
     at_terminals(|_, env, person| {

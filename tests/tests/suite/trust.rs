@@ -61,7 +61,7 @@ fn assert_held(env: &TestEnv, notice: &str) {
     assert!(said.contains(notice) && said.contains("callgate trust"), "{said}");
 }
 
-/// What was trusted is another: nothing runs, with or without it.
+/// Asserts that what was trusted is another: nothing runs, with or without it.
 #[track_caller]
 fn assert_refused(env: &TestEnv, why: &str) {
     let ran = env.workspace().join("ran");

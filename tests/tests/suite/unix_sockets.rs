@@ -112,7 +112,7 @@ fn b7_an_abstract_name_is_free_again_when_its_server_is_gone() {
     });
 }
 
-/// What programs do among themselves: pairs, descriptors through pairs.
+/// Programs work among themselves: pairs, descriptors through pairs.
 #[test]
 fn pairs_work_inside() {
     matrix(Host::STRENGTHS, |target| {

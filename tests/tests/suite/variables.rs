@@ -29,7 +29,8 @@ fn env_passes_and_sets() {
     });
 }
 
-/// What decides which code a program runs is refused where single programs are granted; where any may start, it is passed.
+/// A variable that decides which code a program runs is refused where single programs are granted; where any may start,
+/// it is passed.
 #[test]
 fn c14_typed_loaders_are_refused_where_programs_are_granted() {
     matrix(Host::STRENGTHS, |target| {

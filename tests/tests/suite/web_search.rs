@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::network::{Internet, on_the_internet};
 
-/// What is found on the suite's Internet.
+/// Page that is found on the suite's Internet.
 const FOUND: &str = "https://found.example/page";
 /// Secrets, which no other text is like.
 const BY_VARIABLE: &str = "variable-secret-3f9a77";
@@ -349,7 +349,7 @@ fn x0_18_a_credential_does_not_come_to_whom_tls_does_not_know() {
     });
 }
 
-/// What would let calls have a credential, or is none, is refused before anything runs; the value is in no error.
+/// A setting that would let calls have a credential, or is none, is refused before anything runs; the value is in no error.
 #[test]
 fn x0_18_a_credential_that_calls_could_read_is_refused() {
     matrix(Host::STRENGTHS, |target| {

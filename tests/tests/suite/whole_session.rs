@@ -39,7 +39,7 @@ fn s0_43_the_script_of_a_whole_session() {
     });
 }
 
-/// What came of it.
+/// Looks at what came of it.
 fn look(target: Target, scratch: &Path, log: &str) {
     let project = scratch.join("project");
     let text = |name: &str| fs::read_to_string(project.join(name)).unwrap();

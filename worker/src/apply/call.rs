@@ -80,12 +80,12 @@ fn narrow(
     Ok(steps)
 }
 
-/// What a call's own domain is called in reports.
+/// Name of a call's own domain in reports.
 pub(super) fn domain(landlock_abi: u8, rules: usize) -> String {
     format!("call domain, abi {landlock_abi}, {rules} rules")
 }
 
-/// What every worker has from the zygote it was forked from; read back, not assumed.
+/// Steps that every worker has from the zygote it was forked from; read back, not assumed.
 fn inherited_steps() -> Vec<StepReport> {
     let mut steps = Vec::new();
     if rustix::thread::no_new_privs().unwrap_or(false) {
@@ -110,7 +110,7 @@ pub(crate) fn changes_ruleset(rules: &[FsRule], landlock_abi: u8) -> Result<(Own
     Ok((landlock::changes_within(landlock_abi, &places)?, places.len()))
 }
 
-/// What the start of a program confirmed.
+/// Steps that the start of a program confirmed.
 pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool, grouped: bool) -> Vec<StepReport> {
     let mut steps = inherited_steps();
     if grouped {

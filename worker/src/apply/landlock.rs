@@ -17,7 +17,7 @@ use super::{failure, kernel};
 use crate::directory::Directory;
 use crate::protocol::StepFailure as Failure;
 
-/// What a ruleset handles besides the file system.
+/// Rights that a ruleset handles besides the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Files only: the session's outer bound, in which the broker must still make the sockets of calls.
@@ -26,19 +26,19 @@ pub(crate) enum Reach {
     Everything,
 }
 
-/// What a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
+/// Place that a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
 pub(crate) struct Place {
     fd: OwnedFd,
     is_dir: bool,
     right: Right,
 }
 
-/// What may be done there.
+/// Right to act there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
     /// Everything there is a right for.
     Everything,
-    /// What a rule says.
+    /// Right of a rule.
     Rule(FsAccess),
     /// A directory that is granted itself: to list it. (The kernel has no right to list it and none below it.)
     Listing,
@@ -50,10 +50,10 @@ enum Right {
     Names,
 }
 
-/// What may be executed.
+/// Programs that may be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Executing {
-    /// What the rules for trees let be executed.
+    /// Those that the rules for trees let be executed.
     Trees,
     /// Files and trees that are named, and nothing else that a call has written.
     Files,
@@ -79,7 +79,7 @@ pub(crate) fn locate<'a>(
     located(rules, own, None, OFlags::NOFOLLOW)
 }
 
-/// The same of what programs need besides: of what the supervisor has looked at, such as toolchains, only what it saw.
+/// Places that programs need besides: of what the supervisor has looked at, such as toolchains, only what it saw.
 pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[Directory]) -> Result<Vec<Place>, Failure> {
     let (looked_at, others): (Vec<&FsRule>, Vec<&FsRule>) =
         plan.surroundings.iter().partition(|rule| plan.seen.iter().any(|seen| seen.path == rule.path));
@@ -88,7 +88,7 @@ pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[Directory]) -> Resu
     Ok(places)
 }
 
-/// The same of what a session was granted: only what stands there that its supervisor saw.
+/// Places that a session was granted: only what stands there that its supervisor saw.
 pub(crate) fn locate_granted<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[Directory],
@@ -97,13 +97,13 @@ pub(crate) fn locate_granted<'a>(
     located(rules, own, Some(plan), OFlags::NOFOLLOW)
 }
 
-/// The same for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
+/// Places for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
 pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
     located(rules, &[], None, OFlags::empty())
 }
 
-/// What a narrowed call may change, each where its path says, by no link: a call that ran before, or runs beside it, may have
-/// made one. What is not there so is left out, and so are single names, which the broker holds.
+/// Places that a narrowed call may change, each where its path says, by no link: a call that ran before, or runs beside
+/// it, may have made one. What is not there so is left out, and so are single names, which the broker holds.
 pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for rule in rules.iter().filter(|rule| rule.extent != Extent::Entry) {
@@ -168,7 +168,7 @@ pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
     }
 }
 
-/// The same, of a directory that is open.
+/// The place of a directory that is open.
 pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
     let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
     Ok(Place { fd, is_dir: true, right: Right::Everything })
@@ -330,7 +330,7 @@ pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, ab
         .map_err(failure(Step::Landlock, "add a rule for the terminal"))
 }
 
-/// The same for a ruleset of [`changes_within`].
+/// Adds the terminal to a ruleset of [`changes_within`].
 pub(crate) fn add_terminal_to_change(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>) -> Result<(), Failure> {
     let right = BitFlags::from(AccessFs::WriteFile).bits();
     crate::sys::landlock::add_beneath(ruleset, terminal, right)
@@ -436,7 +436,7 @@ fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> Bi
     if place.is_dir { rights } else { rights & AccessFs::from_file(abi) }
 }
 
-/// What holding single names in a directory takes. (Its own: the kernel has no lesser right than for all below.)
+/// Rights that holding single names in a directory takes. (Its own: the kernel has no lesser right than for all below.)
 fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
     let make = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile;
     let change = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
@@ -446,7 +446,7 @@ fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
     }
 }
 
-/// What a rule grants.
+/// Rights that a rule grants.
 fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {

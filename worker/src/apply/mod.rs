@@ -35,7 +35,7 @@ pub(crate) fn kernel(step: Step, what: impl Into<String>, source: io::Error) -> 
     StepFailure { errno: source.raw_os_error(), ..StepFailure::new(step, what) }
 }
 
-/// The same, for `map_err`.
+/// Makes a function for `map_err` of it.
 pub(crate) fn failure(step: Step, what: &str) -> impl FnOnce(io::Error) -> StepFailure {
     move |source| kernel(step, what, source)
 }

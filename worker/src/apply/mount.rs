@@ -164,7 +164,7 @@ fn led_to(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Of the host's own table of names those of the machine itself: any other is egress's to know.
+/// Names of the machine itself in the host's own table: any other is egress's to know.
 fn loopback_alone(hosts: &str) -> String {
     let is_loopback = |line: &&str| {
         let address = line.split_whitespace().next().and_then(|word| word.parse::<std::net::IpAddr>().ok());
@@ -184,18 +184,18 @@ fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
     kernel(STEP, what, io::Error::from(errno))
 }
 
-/// What goes where.
+/// Entries of the new tree, by path.
 struct Entries {
     /// Parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
     entries: Vec<(PathBuf, Content)>,
-    /// Of grants that are spelt by links, how.
+    /// Spelling of grants that are spelt by links.
     spelt: BTreeMap<PathBuf, PathBuf>,
     /// The links that lead there, and where they lead.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
-/// What was granted is mounted where it is, and the links that lead there are made as well: so a file has the
-/// same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
+/// Entries for a plan. What was granted is mounted where it is, and the links that lead there are made as well: so a
+/// file has the same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
 fn entries(plan: &SessionPlan) -> Result<Entries, StepFailure> {
     let read_only = Content::Bind { writable: false, devices: false, granted: false };
     let mut fixed: Vec<(PathBuf, Content)> =
@@ -223,7 +223,7 @@ fn entries(plan: &SessionPlan) -> Result<Entries, StepFailure> {
     Ok(Entries { entries: fixed.into_iter().chain(rest).collect(), spelt, links })
 }
 
-/// What a rule takes of the host's tree.
+/// Part of the host's tree that a rule takes.
 struct Bound {
     /// Where it is.
     path: PathBuf,
@@ -253,7 +253,7 @@ impl Bound {
 }
 
 impl Bound {
-    /// The same where it really is. The links that lead there are added to `links`.
+    /// Bound at the place where it really is. The links that lead there are added to `links`.
     fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
         let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
         if !way.has_links() {
@@ -291,14 +291,14 @@ impl Bound {
     }
 }
 
-/// Whether a tree of the host's would hide what the session has of its own: `/` or `/tmp`. Of a single file that lies there
-/// the file alone is bound: it can be changed and not replaced.
+/// True if a tree of the host's would hide what the session has of its own: `/` or `/tmp`. Of a single file that lies
+/// there the file alone is bound: it can be changed and not replaced.
 fn would_cover(plan: &SessionPlan, tree: &Path) -> bool {
     let own = [plan.private.inside.as_path(), Path::new("/tmp"), Path::new("/dev/shm"), Path::new("/proc")];
     own.iter().any(|own| own.starts_with(tree))
 }
 
-/// Whether a path is not the host's in the new tree: it lies in what the session has of its own, or holds that.
+/// True if a path is not the host's in the new tree: it lies in what the session has of its own, or holds that.
 pub(super) fn is_own(plan: &SessionPlan, path: &Path) -> bool {
     path.starts_with(&plan.private.inside) || would_cover(plan, path)
 }
@@ -324,7 +324,7 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
     }
 }
 
-/// What needs a mount: what the fixed part of the tree does not hold already.
+/// Bounds that need a mount: what the fixed part of the tree does not hold already.
 fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Bound>, StepFailure> {
     let surroundings = plan.surroundings.iter().map(|rule| (rule, false));
     let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
@@ -348,7 +348,7 @@ fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result
     Ok(bound.into_iter().zip(needed).filter_map(|(bound, needed)| needed.then_some(bound)).collect())
 }
 
-/// Whether the fixed part of the tree has this.
+/// True if the fixed part of the tree has this.
 fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
     let path = rule.path.as_path();
     let below = |tops: &[&str]| tops.iter().any(|top| path.starts_with(top));
@@ -423,8 +423,8 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
         .map_err(|e| step(&format!("attach {}", target.display()), e))
 }
 
-/// What failed at a place in the new root. What lies there is the host's, where calls of another session may exchange it: that is no
-/// reason to do without namespaces. Only what a host says that refuses them is.
+/// Failure at a place in the new root. What lies there is the host's, where calls of another session may exchange it:
+/// that is no reason to do without namespaces. Only what a host says that refuses them is.
 fn at(what: &str, place: &Path, errno: rustix::io::Errno) -> StepFailure {
     use rustix::io::Errno;
     let refused = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOMEM, Errno::NOSPC, Errno::NFILE, Errno::MFILE];
@@ -439,7 +439,8 @@ fn is_directory(opened: &OwnedFd) -> Result<bool, StepFailure> {
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// What has a path below the current directory, which no link leads to: in a tree that is there already, a call may have made one.
+/// File with a path below the current directory, which no link leads to: in a tree that is there already, a call may
+/// have made one.
 fn below(relative: &Path) -> rustix::io::Result<OwnedFd> {
     let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     let flags = OFlags::PATH | OFlags::CLOEXEC;

@@ -11,7 +11,7 @@ use super::kernel;
 use crate::protocol::StepFailure;
 use crate::way::is_the_kernels;
 
-/// Whether what was opened at a path of the host's is what stood there when the supervisor looked.
+/// Confirms that what was opened at a path of the host's is what stood there when the supervisor looked.
 pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
     if is_the_kernels(path) {
         return Ok(());
@@ -25,19 +25,19 @@ pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Resu
     Err(replaced(path))
 }
 
-/// What is at a path is not what stood there.
+/// Failure of a path at which something else stands now.
 pub(super) fn replaced(path: &Path) -> StepFailure {
     let what = format!("{} was replaced while the session was opened; try again", path.display());
     StepFailure::new(Step::Replaced, what)
 }
 
-/// The same of what programs need, if the supervisor has looked at it.
+/// Confirms what programs need, if the supervisor has looked at it.
 pub(super) fn confirm_if_seen(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
     let was_seen = plan.seen.iter().any(|seen| seen.path.as_path() == path);
     if was_seen { confirm(plan, path, opened) } else { Ok(()) }
 }
 
-/// The same of a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
+/// Confirms a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
 /// has not seen.
 pub(crate) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
     let own = plan.strength == Strength::Namespaces && super::mount::is_own(plan, path);

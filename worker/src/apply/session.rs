@@ -17,31 +17,31 @@ use crate::filters;
 use crate::programs::{self, Found};
 use crate::protocol::StepFailure;
 
-/// What the broker's and the programs' side of a session is confined by, and what their calls will use.
+/// Rulesets by which the broker's and the programs' side of a session is confined, and what their calls will use.
 pub(crate) struct Programs {
     pub(crate) steps: Vec<StepReport>,
     /// The ruleset of a call that may do all that the session may; built once, enforced by each such call.
     pub(crate) call_ruleset: OwnedFd,
-    /// What it holds, for reports.
+    /// Description of what it holds, for reports.
     pub(crate) call_domain: String,
     /// The ruleset of tools, whatever their call: what was granted, without what programs need besides.
     pub(crate) grants: OwnedFd,
-    /// What may be started, if that is bounded.
+    /// Programs that may be started, if that is bounded.
     pub(crate) found: Option<Found>,
     /// For calls that only read, if there are such.
     pub(crate) reading: Option<Reading>,
 }
 
-/// What confines a call that only reads.
+/// Ruleset that confines a call that only reads.
 pub(crate) struct Reading {
     /// Nothing to write, and no file to execute but what it may start, and their interpreters and loaders.
     pub(crate) ruleset: OwnedFd,
-    /// What it holds, for reports.
+    /// Description of what it holds, for reports.
     pub(crate) domain: String,
     pub(crate) starts: Starts,
 }
 
-/// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
+/// Makes what every process of the session has in common. Namespaces were entered, as the owner, and settled before.
 ///
 /// What is returned besides is a procfs that is mounted nowhere, for the inits of programs: see [`mount::procfs`].
 pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
@@ -180,9 +180,9 @@ fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
     Ok(places)
 }
 
-/// What the broker needs besides: `/proc`, where it asks who a notification is from; the session's own directory, where
-/// files stand for abstract names, and which it empties in the end; and terminals, which it opens for who has made them.
-/// Calls' domains do not have these.
+/// Rules that the broker needs besides: `/proc`, where it asks who a notification is from; the session's own directory,
+/// where files stand for abstract names, and which it empties in the end; and terminals, which it opens for who has
+/// made them. Calls' domains do not have these.
 fn brokers_own(plan: &SessionPlan) -> Vec<FsRule> {
     let rule = |path, access, presence| FsRule {
         path,

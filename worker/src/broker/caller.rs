@@ -47,7 +47,7 @@ impl Thread {
         Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
     }
 
-    /// Whether it may be a worker, and not of what one has started.
+    /// True if it may be a worker, and not of what one has started.
     pub(super) fn may_be_worker(&self) -> bool {
         self.worker.get().is_none_or(|worker| worker == self.tid)
     }
@@ -58,7 +58,7 @@ impl Thread {
         Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
     }
 
-    /// The same, held.
+    /// Image of the caller, held.
     pub(super) fn pin_image(&self) -> Result<OwnedFd, i32> {
         rustix::fs::openat(&self.proc, c"exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(raw)
     }
@@ -74,12 +74,13 @@ impl Thread {
         Ok(rustix::fs::openat(&self.proc, c"cmdline", READ, Mode::empty())?.into())
     }
 
-    /// The same of its environment (proc_pid_environ(5)).
+    /// Opens its environment (proc_pid_environ(5)).
     pub(super) fn open_environment(&self) -> std::io::Result<fs::File> {
         Ok(rustix::fs::openat(&self.proc, c"environ", READ, Mode::empty())?.into())
     }
 
-    /// Whether a directory, by its absolute path, is one that the session cannot change, and neither is any that leads to it.
+    /// True if a directory, by its absolute path, is one that the session cannot change, and neither is any that leads
+    /// to it.
     pub(super) fn is_fixed(&self, directory: &[u8], writable: &[PathBuf]) -> bool {
         let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &directory[..=at]);
         directory.starts_with(b"/")
@@ -97,9 +98,10 @@ impl Thread {
         given(fd).ok()
     }
 
-    /// Whether a word is a name of a file, in the eyes of this process, and stays one: if the file lies where the session cannot
-    /// write, so must every directory that leads to it, or a link could lead elsewhere by the time that it is followed. (What
-    /// lies where the session can write, it can change as well.) A magic link would be followed with this process's own eyes.
+    /// True if a word is a name of a file, in the eyes of this process, and stays one: if the file lies where the
+    /// session cannot write, so must every directory that leads to it, or a link could lead elsewhere by the time that
+    /// it is followed. (What lies where the session can write, it can change as well.) A magic link would be followed
+    /// with this process's own eyes.
     pub(super) fn names(&self, word: &[u8], file: FileId, writable: &[PathBuf]) -> bool {
         let open = |path: &[u8]| self.open_as_it_sees(path);
         let is_writable = |target: &Target| target.may_be_in(writable);
@@ -118,19 +120,19 @@ impl Thread {
         rustix::fs::openat2(&self.proc, rest, flags, Mode::empty(), without).map_err(rustix::io::Errno::raw_os_error)
     }
 
-    /// Whether it has its number still.
+    /// True if it has its number still.
     pub(super) fn is_there(&self) -> bool {
         rustix::fs::statat(&self.proc, c"task", AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 }
 
-/// What a process runs.
+/// Image that a process runs.
 pub(super) struct Image {
     pub(super) file: FileId,
     pub(super) has_name: bool,
 }
 
-/// What an open file is.
+/// Identity of an open file.
 pub(super) fn identity(fd: BorrowedFd<'_>) -> Result<FileId, i32> {
     rustix::fs::fstat(fd).map(|stat| file_of(&stat)).map_err(rustix::io::Errno::raw_os_error)
 }
@@ -147,7 +149,7 @@ pub(super) struct Caller<'a> {
     pub(super) thread: Thread,
 }
 
-/// Whether the last component of a name is followed when it is a link.
+/// Treatment of the last component of a name when it is a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Follow,
@@ -163,12 +165,12 @@ impl Links {
 /// A file that a name or a descriptor stood for: the descriptor here pins it whatever the name becomes.
 pub(super) struct Target {
     pub(super) fd: OwnedFd,
-    /// What the kernel has for it, without links.
+    /// Path that the kernel has for it, without links.
     path: PathBuf,
     standing: Standing,
 }
 
-/// Whether what the kernel has as a file's path leads to that file.
+/// Relation of the kernel's path of a file to that file: whether it leads there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It did, in the broker's mount tree, a moment ago.
@@ -200,7 +202,7 @@ impl Target {
         self.standing == Standing::Stray
     }
 
-    /// Whether it may lie in one of these trees: what lies in another mount tree may do so there.
+    /// True if it may lie in one of these trees: what lies in another mount tree may do so there.
     fn may_be_in(&self, trees: &[PathBuf]) -> bool {
         self.is_stray() || trees.iter().any(|tree| self.path.starts_with(tree))
     }
@@ -213,7 +215,7 @@ impl<'a> Caller<'a> {
         caller.confirm().is_ok().then_some(caller)
     }
 
-    /// The same of a thread that asked before, and was there a moment ago.
+    /// Caller for a thread that asked before, and was there a moment ago.
     pub(super) fn again(listener: &'a OwnedFd, notification: &Notification, thread: Thread) -> Self {
         Self { listener, id: notification.id, thread }
     }
@@ -226,7 +228,7 @@ impl<'a> Caller<'a> {
         self.thread.tid
     }
 
-    /// What was just read by thread id was this thread's, not that of one that got its number.
+    /// Confirms that what was just read by thread id was this thread's, not that of one that got its number.
     pub(super) fn confirm(&self) -> Result<(), i32> {
         if notify::is_valid(self.listener.as_fd(), self.id) { Ok(()) } else { Err(libc::ESRCH) }
     }
@@ -256,7 +258,7 @@ impl<'a> Caller<'a> {
         got
     }
 
-    /// The same by way of proc_pid_mem(5), up to what is not mapped.
+    /// Reads by way of proc_pid_mem(5), up to what is not mapped.
     fn read_file(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
         use std::os::unix::fs::FileExt as _;
         let memory = fs::File::from(rustix::fs::openat(&self.thread.proc, c"mem", READ, Mode::empty())?);
@@ -338,7 +340,7 @@ impl<'a> Caller<'a> {
         self.open_from(base.as_ref().map(|fd| fd.as_fd()), path, links.flags())
     }
 
-    /// What file a name stands for in the caller's eyes, or a descriptor if the name is empty.
+    /// Identity of the file that a name stands for in the caller's eyes, or a descriptor if the name is empty.
     pub(super) fn identity(&self, dirfd: i32, path: &CString, links: Links) -> Result<FileId, i32> {
         let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
         let stat = match number {
@@ -354,7 +356,7 @@ impl<'a> Caller<'a> {
         Ok(file_of(&stat))
     }
 
-    /// The same file, held.
+    /// File that a name stands for, held.
     pub(super) fn pin(&self, dirfd: i32, path: &CString, links: Links) -> Result<OwnedFd, i32> {
         let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
         match number {
@@ -371,7 +373,7 @@ impl<'a> Caller<'a> {
         if path.as_bytes().starts_with(b"/") { Ok(None) } else { self.directory(dirfd).map(Some) }
     }
 
-    /// The same from the directory that [`Self::base`] says.
+    /// Opens a name from the directory that [`Self::base`] says.
     pub(super) fn open_from(&self, base: Option<BorrowedFd<'_>>, path: &CString, flags: OFlags) -> Result<Target, i32> {
         let fd = open_path(base.unwrap_or(CWD), path, flags)?;
         match (where_is(fd.as_fd()), base) {
@@ -436,18 +438,18 @@ impl<'a> Caller<'a> {
         rustix::fs::openat(&self.thread.proc, format!("fd/{number}"), flags, Mode::empty()).map_err(not_open)
     }
 
-    /// What the kernel says a descriptor of the caller is: a path, `socket:[7]`, `pipe:[8]`.
+    /// Description of a caller's descriptor by the kernel: a path, `socket:[7]`, `pipe:[8]`.
     pub(super) fn describe_fd(&self, number: i32) -> Result<Vec<u8>, i32> {
         let text = rustix::fs::readlinkat(&self.thread.proc, format!("fd/{number}"), Vec::new());
         Ok(text.map_err(not_open)?.into_bytes())
     }
 
-    /// Whether the caller may write through this descriptor. The mode of its link tells (proc_pid_fd(5)).
+    /// True if the caller may write through this descriptor. The mode of its link tells (proc_pid_fd(5)).
     pub(super) fn is_writable_fd(&self, number: i32) -> Result<bool, i32> {
         Ok(self.mode_of_fd(number)? & libc::S_IWUSR != 0)
     }
 
-    /// Whether it was opened with O_PATH: it neither reads nor writes.
+    /// True if it was opened with O_PATH: it neither reads nor writes.
     pub(super) fn is_path_fd(&self, number: i32) -> Result<bool, i32> {
         Ok(self.mode_of_fd(number)? & (libc::S_IRUSR | libc::S_IWUSR) == 0)
     }
@@ -465,7 +467,7 @@ impl<'a> Caller<'a> {
         pid.trim().parse().ok().filter(|pid| *pid > 0).ok_or(libc::ESRCH)
     }
 
-    /// What the kernel says of a descriptor of the caller (proc_pid_fdinfo(5)).
+    /// Facts of the kernel about a descriptor of the caller (proc_pid_fdinfo(5)).
     pub(super) fn fdinfo(&self, number: i32) -> Result<String, i32> {
         self.proc_file(&format!("fdinfo/{number}"))
     }
@@ -516,7 +518,7 @@ fn open_path(base: BorrowedFd<'_>, path: &CString, flags: OFlags) -> Result<Owne
         .map_err(rustix::io::Errno::raw_os_error)
 }
 
-/// What is missing in a thread's directory is a descriptor that it does not have.
+/// Errno for what is missing in a thread's directory: a descriptor that it does not have.
 fn not_open(e: rustix::io::Errno) -> i32 {
     if e == rustix::io::Errno::NOENT { libc::EBADF } else { e.raw_os_error() }
 }
@@ -524,8 +526,8 @@ fn not_open(e: rustix::io::Errno) -> i32 {
 /// This process's own descriptors, by their numbers.
 static OWN: OnceLock<OwnedFd> = OnceLock::new();
 
-/// What the kernel has as the path of an open file. With " (deleted)" behind it, perhaps; of a file in another mount tree, the
-/// path in that one.
+/// Path of an open file as the kernel has it. With " (deleted)" behind it, perhaps; of a file in another mount tree,
+/// the path in that one.
 fn where_is(fd: BorrowedFd<'_>) -> Result<PathBuf, i32> {
     let path = rustix::fs::readlinkat(own_descriptors()?, fd.as_raw_fd().to_string(), Vec::new()).map_err(raw)?;
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
@@ -550,12 +552,12 @@ pub(super) fn locate(trees: &[Tree], fd: BorrowedFd<'_>) -> Result<(FileId, Loca
     Ok((file, located))
 }
 
-/// What a held file is to execve(2), if it can be read.
+/// Header of a held file for execve(2), if it can be read.
 pub(super) fn header_of(fd: BorrowedFd<'_>) -> Option<Header> {
     head_of(&to_read(fd)?).map(|bytes| read_header(&bytes))
 }
 
-/// Whether a held file is a program by itself. One that cannot be read is not.
+/// True if a held file is a program by itself. One that cannot be read is not.
 fn is_program(fd: BorrowedFd<'_>) -> bool {
     let Some(file) = to_read(fd) else { return false };
     head_of(&file).is_some_and(|bytes| exec::is_program(&bytes, |offset, most| read_at(&file, offset, most)))
@@ -575,7 +577,7 @@ fn head_of(file: &fs::File) -> Option<Vec<u8>> {
     read_at(file, 0, HEADER_BYTES)
 }
 
-/// What a file has at an offset, up to its end.
+/// Bytes of a file at an offset, up to its end.
 fn read_at(file: &fs::File, offset: u64, most: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; most];
     let mut length = 0;
@@ -591,7 +593,8 @@ fn read_at(file: &fs::File, offset: u64, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a caller has open, which may come from anywhere: from another mount tree, or from a name that was removed.
+/// Target of what a caller has open, which may come from anywhere: from another mount tree, or from a name that was
+/// removed.
 fn given(fd: OwnedFd) -> Result<Target, i32> {
     let path = where_is(fd.as_fd())?;
     find_again(fd, path)
@@ -616,7 +619,7 @@ fn find_again(fd: OwnedFd, mut path: PathBuf) -> Result<Target, i32> {
     Ok(Target { fd, path, standing: Standing::Stray })
 }
 
-/// What is at a path, if it is this file. Both are held while they are compared.
+/// File at a path, if it is this one. Both are held while they are compared.
 fn at(path: &Path, file: BorrowedFd<'_>) -> Result<Option<OwnedFd>, i32> {
     // Pipes, sockets and their like have none.
     if !path.is_absolute() {

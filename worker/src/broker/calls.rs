@@ -43,7 +43,7 @@ pub(super) struct Call {
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
-    /// What it may connect to, if that is less than what its session may.
+    /// Network that it may connect to, if that is less than what its session may.
     network: Option<Network>,
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
@@ -54,7 +54,7 @@ pub(super) struct Call {
     pub(super) changes: Collected,
     /// Whose tracees may stop at their end.
     pub(super) exit_tracer: Option<ExitTracer>,
-    /// Whether what callgate starts for it has been started. Until then nothing of the call runs.
+    /// True once what callgate starts for it has been started. Until then nothing of the call runs.
     pub(super) started: Arc<AtomicBool>,
     /// The supervisor can see that there are some.
     noticed: bool,
@@ -65,15 +65,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whether a path, as the kernel gives it, lies where this call may read. `session` is what its session may.
+    /// True if a path, as the kernel gives it, lies where this call may read. `session` is what its session may.
     pub(super) fn may_read(&mut self, path: &Path, session: &[HostPath]) -> bool {
         let named = self.read.named.as_deref().unwrap_or(session);
         let real = self.read.real.get_or_insert_with(|| named.iter().map(|path| real(path.as_path())).collect());
         real.iter().any(|granted| lies_in(path, granted))
     }
 
-    /// Whether this is a single name of its session that it was granted for reading, and so a file that the kernel need not
-    /// know.
+    /// True if this is a single name of its session that it was granted for reading, and so a file that the kernel need
+    /// not know.
     pub(super) fn may_read_name(&self, path: &Path, stat: &Stat) -> bool {
         let is_granted = |named: &Vec<HostPath>| named.iter().any(|granted| name(granted.as_path()) == path);
         self.written.is_name(path, stat) && self.read.named.as_ref().is_none_or(is_granted)
@@ -92,7 +92,7 @@ impl Call {
     }
 }
 
-/// What a call may read. Looked up only by calls that watch files, for there are many.
+/// Places that a call may read. Looked up only by calls that watch files, for there are many.
 #[derive(Default)]
 struct Readable {
     /// `None` for all that the session may.
@@ -115,7 +115,7 @@ pub(super) fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether a path lies in a tree, both as the kernel spells them. By their bytes, which takes a fraction of the time of
+/// True if a path lies in a tree, both as the kernel spells them. By their bytes, which takes a fraction of the time of
 /// [`Path::starts_with`].
 pub(super) fn lies_in(path: &Path, tree: &Path) -> bool {
     let (path, tree) = (path.as_os_str().as_bytes(), tree.as_os_str().as_bytes());
@@ -128,14 +128,14 @@ pub(super) struct Calls {
     calls: HashMap<Pid, Call>,
     /// Threads that have asked of late, the latest last.
     threads: Vec<Thread>,
-    /// What a call may write that may do what the session may.
+    /// Places that a call may write that may do what the session may.
     write: Arc<Writable>,
-    /// What of that goes with the session.
+    /// Those of them that go with the session.
     own: Arc<Own>,
     next: u64,
     /// The worker of a session for one call.
     only: Option<Pid>,
-    /// What calls have changed that are over, until somebody asks.
+    /// Changes of calls that are over, until somebody asks.
     over: HashMap<u64, Collected>,
 }
 
@@ -152,12 +152,12 @@ impl Calls {
         }
     }
 
-    /// What the session may write.
+    /// Places that the session may write.
     pub(super) fn writable(&self) -> Arc<[PathBuf]> {
         self.write.paths().cloned().collect()
     }
 
-    /// Whether two paths lie in trees that count as file systems of their own.
+    /// True if two paths lie in trees that count as file systems of their own.
     pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
         self.write.are_apart(one, other)
     }
@@ -280,12 +280,12 @@ impl Calls {
         Some((call.worker, call.asked))
     }
 
-    /// What a call has changed until now.
+    /// Changes of a call until now.
     pub(super) fn changes(&self, worker: u64) -> Option<&Collected> {
         self.calls.values().find(|call| call.worker == worker).map(|call| &call.changes)
     }
 
-    /// What a call has changed that has ended, whether or not its worker has said so here.
+    /// Changes of a call that has ended, whether or not its worker has said so here.
     pub(super) fn take_changes(&mut self, worker: u64, notices: &Notices) -> rustix::io::Result<Collected> {
         let call = self.calls.values_mut().find(|call| call.worker == worker);
         // Of the worker's call before this one, if this is its next.
@@ -309,7 +309,7 @@ impl Calls {
         caller.thread.worker.get().map_or(Ok(()), |worker| self.notice_of(worker, notices))
     }
 
-    /// The same of a worker's call.
+    /// Notice of a worker's call.
     fn notice_of(&mut self, worker: Pid, notices: &Notices) -> rustix::io::Result<()> {
         let Some(call) = self.calls.get_mut(&worker).filter(|call| !call.noticed && !call.changes.is_empty()) else {
             return Ok(());
@@ -401,7 +401,7 @@ impl Calls {
         call.told && thread.is_there()
     }
 
-    /// The same from its parent, if that is known. It is the one that is known if that one is there still.
+    /// Worker of a thread, from its parent, if that is known. It is the one that is known if that one is there still.
     fn worker_of_child(&mut self, thread: &Thread) -> Option<Pid> {
         let parent = Procfs::USUAL.parent_of(thread.tid)?;
         let parent = self.known(parent)?;
@@ -437,7 +437,7 @@ impl Calls {
         if confirmed { chain.last().copied() } else { None }
     }
 
-    /// Whether a process or thread belongs to the caller's call. The worker does not, except to itself: it is the init
+    /// True if a process or thread belongs to the caller's call. The worker does not, except to itself: it is the init
     /// that ends the call's processes, and a program that could stop, starve or kill it would outlive it for a moment.
     pub(super) fn are_siblings(&mut self, caller: &Caller<'_>, other: Pid) -> bool {
         if other != caller.tid() && self.calls.contains_key(&other) {

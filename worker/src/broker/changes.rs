@@ -1,4 +1,4 @@
-//! What a call has changed where the broker is the writer, for its result.
+//! Changes of a call where the broker is the writer, for its result.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ const VANISHED: usize = 16;
 const VANISHED_BYTES: usize = 2 * 1024;
 /// Most names that are looked at below a directory that has come to another name.
 const BELOW: usize = 4096;
-/// What is said where there are more.
+/// Reason that is given where there are more.
 const TOO_MANY: &str = "it holds too many names to be looked at: some of them may run later";
 /// Most bytes of names, and of notes, that a result's frame has room for.
 const BYTES: usize = 10 * 1024;
@@ -77,7 +77,7 @@ impl Notices {
     }
 }
 
-/// What lies only in the session's own places, which go with it: nobody outside will find it (`TMPDIR`, a `/tmp` of its own).
+/// Places of the session's own, which go with it: nobody outside will find what lies there (`TMPDIR`, a `/tmp` of its own).
 #[derive(Debug, Default)]
 pub(super) struct Own {
     own: Vec<PathBuf>,
@@ -104,8 +104,8 @@ impl Own {
         innermost(&self.own) > innermost(&self.granted)
     }
 
-    /// Whether something of the session's own has the name of a place that others see as well, so that a person may look for
-    /// it there. What is made below `TMPDIR` is known to be temporary.
+    /// True if something of the session's own has the name of a place that others see as well, so that a person may
+    /// look for it there. What is made below `TMPDIR` is known to be temporary.
     fn looks_shared(&self, path: &Path) -> bool {
         path.starts_with("/tmp") && !lies_in(path, &self.private)
     }
@@ -124,7 +124,7 @@ impl<T> Default for Bounded<T> {
     }
 }
 
-/// What takes room for its length.
+/// Something that takes room for its length.
 trait Long: Ord {
     fn bytes(&self) -> usize;
 }
@@ -211,10 +211,10 @@ impl Bounded<PathBuf> {
     }
 }
 
-/// What goes with a directory to its new name.
+/// Names that go with a directory to its new name.
 struct Below {
     changed: Vec<PathBuf>,
-    /// What runs later.
+    /// Those that run later.
     noted: Vec<PathBuf>,
 }
 
@@ -317,8 +317,8 @@ impl Collected {
         with_them.iter().for_each(|path| self.repository(path));
     }
 
-    /// What the call has made and changed below a directory, and what of that runs later, under the names that it has in another
-    /// place.
+    /// Takes what the call has made and changed below a directory, and what of that runs later, under the names that it
+    /// has in another place.
     fn take_below(&mut self, from: &Path, to: &Path) -> Below {
         let mut taken = Vec::new();
         for set in [&mut self.created, &mut self.changed] {
@@ -407,7 +407,7 @@ impl Collected {
         self.not_reached_because(address, None);
     }
 
-    /// The same, for another reason.
+    /// Records an address that was not reached, with another reason.
     pub(super) fn not_reached_because(&mut self, address: String, why: Option<String>) {
         if self.not_reached.len() >= ADDRESSES && !self.not_reached.contains_key(&address) {
             self.more += 1;
@@ -718,7 +718,7 @@ mod tests {
         assert_eq!(told, ["/w/.venv/bin/pip", "/w/.venv/bin/python", "/w/node_modules/.bin"]);
     }
 
-    /// What is made in a `/tmp` of the session's own is not there for anybody else; a workspace in it is.
+    /// A file in a `/tmp` of the session's own is there for nobody else; a workspace in it is.
     #[test]
     fn what_goes_with_the_session_is_no_change() {
         let own = Own {
@@ -740,7 +740,7 @@ mod tests {
         assert_eq!(report.vanished, ["/tmp/Makefile", "/tmp/wx"]);
     }
 
-    /// What is remembered of a call is bounded by its bytes too, and what has gone makes room.
+    /// Memory of a call is bounded by its bytes too, and what has gone makes room.
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut all = Collected::default();

@@ -29,11 +29,11 @@ use crate::sys::process::{OneThread, Pid};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[(libc::SYS_ptrace, ptrace)];
 
-/// What to do where tracing is barred.
+/// Advice where tracing is barred.
 const BARRED: &str = "this host lets nobody trace, so that debuggers would not work; set kernel.yama.ptrace_scope to 0 or 1 and \
                       let a container's seccomp profile allow ptrace, or leave `debug` out";
 
-/// Whether a session may have `debug`: this host lets processes trace their children, and Landlock bounds whom else.
+/// Confirms that a session may have `debug`: this host lets processes trace their children, and Landlock bounds whom else.
 pub(super) fn confirm(plan: &SessionPlan, one_thread: OneThread) -> Result<StepReport, StepFailure> {
     if !plan.keeps(Mechanism::Landlock) {
         return Err(StepFailure::new(Step::Debug, "nothing but Landlock bounds whom a call may trace"));
@@ -50,7 +50,7 @@ pub(super) struct ExitTracer {
 }
 
 impl ExitTracer {
-    /// Whether it may still trace: until all its threads have ended, and with each of them what that traced.
+    /// True if it may still trace: until all its threads have ended, and with each of them what that traced.
     fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         !matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
@@ -103,7 +103,7 @@ fn stop_at_exit(broker: &mut Broker, caller: &Caller<'_>) -> Result<Answer, i32>
     }
 }
 
-/// What stands below `/proc`, of which process.
+/// Path below `/proc`, and the process that it is of.
 struct Shown {
     /// `None` for `/proc` itself.
     process: Option<Pid>,
@@ -112,8 +112,8 @@ struct Shown {
 }
 
 impl Broker {
-    /// Whether it opens what procfs tells of a call's processes: where it is the host's, and Landlock's rules could name only
-    /// directories of processes that there are already.
+    /// True if it opens what procfs tells of a call's processes: where it is the host's, and Landlock's rules could
+    /// name only directories of processes that there are already.
     pub(super) fn shows_processes(&self) -> bool {
         self.debug && self.strength == Strength::Landlock
     }
@@ -160,7 +160,7 @@ fn open_proc(flags: OFlags) -> Result<OwnedFd, i32> {
     rustix::fs::openat2(CWD, "/proc", flags, Mode::empty(), without).map_err(rustix::io::Errno::raw_os_error)
 }
 
-/// What a path below `/proc` is about, if it is about processes and listed.
+/// Subject of a path below `/proc`, if it is about processes and listed.
 fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<Shown> {
     let whole;
     let text = match path.strip_prefix(b"/") {
@@ -191,7 +191,7 @@ fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<Shown> {
     is_listed(&rest).then(|| Shown { process: Some(process), rest: rest.join("/") })
 }
 
-/// What is told of a process to the others of its call.
+/// True if a process's file is shown to the others of its call.
 fn is_listed(rest: &[&str]) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match rest {

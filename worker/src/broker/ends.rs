@@ -19,12 +19,12 @@ const PLACES: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     why: HashMap<OsString, &'static str>,
-    /// The same in order, to find what lies below a path.
+    /// The paths in order, to find what lies below a path.
     sorted: BTreeSet<OsString>,
     bytes: usize,
 }
 
-/// What came of keeping a path.
+/// Result of keeping a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Now,
@@ -53,20 +53,20 @@ impl Ends {
         Kept::Now
     }
 
-    /// Why a path is kept, if it is one of these or lies below one.
+    /// Reason why a path is kept, if it is one of these or lies below one.
     pub(super) fn why(&self, path: &Path) -> Option<&'static str> {
         let bytes = path.as_os_str().as_bytes();
         let slashes = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         slashes.chain([bytes.len()]).find_map(|end| self.why.get(OsStr::from_bytes(&bytes[..end])).copied())
     }
 
-    /// Why what would be the lock of one of these is its maker's alone, if it would.
+    /// Reason why what would be the lock of one of these is its maker's alone, if it would.
     pub(super) fn why_of_lock(&self, path: &Path) -> Option<&'static str> {
         let of = path.as_os_str().as_bytes().strip_suffix(b".lock")?;
         self.why.get(OsStr::from_bytes(of)).copied()
     }
 
-    /// Whether a path is one of these, or one of these lies below it.
+    /// True if a path is one of these, or one of these lies below it.
     pub(super) fn at_or_below(&self, path: &Path) -> bool {
         let path = path.as_os_str();
         if self.why.contains_key(path) {

@@ -52,14 +52,14 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 const ARGUMENT: usize = 128 * 1024;
 /// Most variables that the first look reads. Of an environment with more, what lies behind counts as gone.
 const VARIABLES: usize = 1024;
-/// Why a start is refused.
+/// Reason for a refusal.
 const NOT_GRANTED: &str = "it is not granted";
-/// The same, of a call that only reads.
+/// Reason for a refusal to a call that only reads.
 const NOT_FOR_READING: &str = "the shell of this profile starts only programs that read, whoever starts them";
 /// How many arguments of a refused start are shown, and how many characters of it all.
 const SHOWN: (usize, usize) = (12, 200);
 
-/// What is to be started.
+/// Start that is asked about.
 struct Asked {
     directory: i32,
     /// Empty for the descriptor itself.
@@ -71,7 +71,7 @@ struct Asked {
 
 /// An exec that has passed the first look.
 pub(super) struct Job {
-    /// Of the question.
+    /// Number of the question.
     pub(super) id: u64,
     pub(super) tid: Pid,
     /// The worker of its call, and the call's number.
@@ -80,11 +80,11 @@ pub(super) struct Job {
     pub(super) own: Option<Arc<AtomicBool>>,
     /// Layer 1 has judged it, and needs no file for that.
     pub(super) is_settled: bool,
-    /// Of a call that only reads.
+    /// True in a call that only reads.
     pub(super) reads: bool,
 }
 
-/// What may be started.
+/// Programs that may be started.
 pub(super) struct Granted {
     session: Starts,
     /// By calls that only read, and by the session's grants as well. In a session without such calls: nothing.
@@ -99,7 +99,7 @@ impl Granted {
         std::iter::once(&self.session).chain(reads.then_some(&self.reading))
     }
 
-    /// Whether the environment of a file has a say.
+    /// True if the environment of a file has a say.
     pub(super) fn looks_at_environment(&self, reads: bool, file: FileId, located: &Located) -> bool {
         self.of(reads).any(|starts| starts.looks_at_environment(file, located))
     }
@@ -116,7 +116,7 @@ impl Granted {
     }
 }
 
-/// What words mean to whoever starts something.
+/// Meaning of words to whoever starts something.
 pub(super) struct Eyes<'a> {
     pub(super) thread: &'a Thread,
     /// Where the session writes.
@@ -141,7 +141,7 @@ enum Second {
     Landlock { own: Option<FileId> },
 }
 
-/// What stands before every exec of a session.
+/// Gate before every exec of a session.
 pub(super) struct Gate {
     pub(super) granted: Arc<Granted>,
     /// Where the session writes.
@@ -203,7 +203,7 @@ impl Gate {
         }
     }
 
-    /// Whether a caller is callgate's own child that has not started its program yet.
+    /// True if a caller is callgate's own child that has not started its program yet.
     fn is_own(&self, caller: &Caller<'_>, worker: Pid, started: &AtomicBool) -> bool {
         match &self.second {
             // Nothing else of the call runs before that, and the tracer sees it started before it runs.
@@ -239,8 +239,9 @@ impl Gate {
         Ok(judged)
     }
 
-    /// Whether what interprets a script of a tree could be started with it. Nothing depends on that: the kernel starts the
-    /// interpreter, and the second look is at that. But an honest program gets an errno here, and the result says why.
+    /// Judges whether what interprets a script of a tree could be started with it. Nothing depends on that: the kernel
+    /// starts the interpreter, and the second look is at that. But an honest program gets an errno here, and the result
+    /// says why.
     fn look_at_interpreters(
         &self,
         caller: &Caller<'_>,
@@ -277,7 +278,7 @@ impl Gate {
         Ok(Judged::Granted)
     }
 
-    /// Whether a file could be started, with these words in the place of the caller's first if there are any.
+    /// Judges whether a file could be started, with these words in the place of the caller's first if there are any.
     fn could_start(
         &self,
         caller: &Caller<'_>,
@@ -311,7 +312,7 @@ impl Gate {
         }
     }
 
-    /// What has been handed on to the tracer.
+    /// Job that was handed on to the tracer.
     pub(super) fn passed(&mut self) -> Option<Job> {
         match &mut self.second {
             Second::Tracer(passed) => passed.take(),
@@ -324,7 +325,7 @@ impl Gate {
     }
 }
 
-/// What to do where tracing is barred.
+/// Advice where tracing is barred.
 const BARRED: &str = "this host lets nobody trace, so that arguments cannot be verified as the kernel has them; set \
                       kernel.yama.ptrace_scope to 0 or 1 and let a container's seccomp profile allow ptrace, or grant \
                       programs without `args` and have no watchdog see every exec";
@@ -352,8 +353,8 @@ pub(super) fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
     }
 }
 
-/// Whether what callgate starts itself need not be looked at: its own shell, for a line that layer 1 has judged. Of anything else
-/// layer 1 knows how its path is spelt, and not which file that leads to.
+/// True if what callgate starts itself need not be looked at: its own shell, for a line that layer 1 has judged. Of
+/// anything else layer 1 knows how its path is spelt, and not which file that leads to.
 fn is_settled(path: &CStr) -> bool {
     OWN_STARTS.iter().any(|own| own.as_bytes() == path.to_bytes())
 }
@@ -393,7 +394,7 @@ fn arguments(caller: &Caller<'_>, argv: u64, most: usize) -> Result<Vec<Vec<u8>>
     pointers.into_iter().map(word).collect()
 }
 
-/// What the kernel says of an argument that is too long.
+/// Errno of the kernel for an argument that is too long.
 fn too_long(errno: i32) -> i32 {
     if errno == libc::ENAMETOOLONG { libc::E2BIG } else { errno }
 }

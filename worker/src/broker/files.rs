@@ -1,4 +1,4 @@
-//! What changes files, carried out by the broker where names are kept ([`super::keeper`]).
+//! System calls that change files, carried out by the broker where names are kept ([`super::keeper`]).
 //!
 //! Each act is on a descriptor that was judged by where the kernel says it is, and on one name in it that is not followed.
 //! Everywhere else the answer is "continue": Landlock judges the real call there, and lets it only read where the broker
@@ -87,7 +87,7 @@ fn by_proc(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// What a path's last component is.
+/// Kind of a path's last component.
 enum Last {
     Name(CString),
     /// `/`, `.` or `..`.
@@ -134,7 +134,7 @@ impl Place {
         (self.parent.as_fd(), &self.name)
     }
 
-    /// What is there, if it may be remembered: to be forgotten when it is there no longer.
+    /// Identity of what is there, if it may be remembered: to be forgotten when it is there no longer.
     fn identity(&self, is_remembered: bool) -> Option<Identity> {
         is_remembered.then(|| made::identity(&self.parent, &self.name)).flatten()
     }
@@ -163,7 +163,7 @@ fn named(caller: &Caller<'_>, pointer: u64) -> Result<Option<CString>, i32> {
     }
 }
 
-/// What cannot be found here, the kernel refuses as well.
+/// Result of a look. What cannot be found here, the kernel refuses as well.
 enum Looked {
     Here(Place, Judgement),
     /// If that is known, where.
@@ -291,7 +291,7 @@ impl Broker {
         }
     }
 
-    /// Whether what an open descriptor is may be changed: by its name, and by its other names.
+    /// Refuses an open descriptor that may not be changed: by its name, and by its other names.
     pub(super) fn refuse_kept(&mut self, caller: &Caller<'_>, target: &Target) -> Result<(), i32> {
         let path = target.path()?;
         let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
@@ -303,7 +303,8 @@ impl Broker {
         self.refuse(caller, path, closed)
     }
 
-    /// Whether a new name may be made for a socket. Returns what is to be said of it, where the broker is the writer.
+    /// Refuses a new name for a socket that may not be made. Returns what is to be said of it, where the broker is the
+    /// writer.
     pub(super) fn refuse_new(&mut self, caller: &Caller<'_>, path: &Path) -> Result<Option<Judgement>, i32> {
         let Some(judgement) = self.keeper.judge(path) else { return Ok(None) };
         let closed = self.keeper.closes_to_new(&judgement, What::File);
@@ -607,7 +608,7 @@ fn create(
     Err(libc::ELOOP)
 }
 
-/// What every new name has in common: it is free, the call may write there, and it is not kept.
+/// Check that every new name has in common: it is free, the call may write there, and it is not kept.
 fn check_new(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -779,7 +780,7 @@ struct Removing {
 }
 
 impl Removing {
-    /// Whether a name may be removed; `None` if that is not to be said here.
+    /// Judges whether a name may be removed; `None` if that is not to be said here.
     fn judge(broker: &mut Broker, caller: &Caller<'_>, at: At, directory: bool) -> Result<Option<Self>, i32> {
         let Looked::Here(place, judgement) = broker.place(caller, at, libc::EOPNOTSUPP)? else { return Ok(None) };
         let stat = place.stat().map_err(errno)?;
@@ -837,13 +838,13 @@ struct Renaming {
     grant: Grant,
 }
 
-/// What is to be said of a renaming that is not refused.
+/// Judgement on a renaming that is not refused.
 enum Judged {
     /// It is not to be said here.
     Elsewhere,
     /// There is nothing to do.
     Same,
-    /// What is to be there has to be looked at.
+    /// The settings that are to be there have to be looked at.
     Settings(Renaming),
     May(Renaming),
 }
@@ -978,7 +979,7 @@ impl Renaming {
 /// Most names in a directory that is looked at in one step.
 const FEW: usize = 64;
 
-/// Whether a directory has others in it, or more names than are looked at.
+/// True if a directory has others in it, or more names than are looked at.
 fn holds_directories(place: &Place) -> Result<bool, i32> {
     let with = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(&place.parent, &place.name, with, Mode::empty()).map_err(errno)?;
@@ -993,7 +994,7 @@ fn holds_directories(place: &Place) -> Result<bool, i32> {
     Ok(false)
 }
 
-/// What comes with what is there.
+/// Kind of what comes with what is there.
 fn what_is(stat: &Stat) -> What {
     match kind(stat) {
         FileType::Directory => What::Directory,
@@ -1007,7 +1008,7 @@ fn what_is(stat: &Stat) -> What {
     }
 }
 
-/// Whether a name may be taken by what is moved there; and, if the two are exchanged, what is there by the other's.
+/// Refuses a name that what is moved there may not take; and, if the two are exchanged, what is there by the other's.
 fn may_take(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -1076,7 +1077,7 @@ fn replace_settings(
     Ok(DONE)
 }
 
-/// What is to be there, if that is known to run no program that did not run before; otherwise, why not.
+/// Settings that are to be there, if they are known to run no program that did not run before; otherwise, why not.
 fn judged_settings(source: &Place, target: &Place, moved: &Stat) -> Result<Settings, Cow<'static, str>> {
     let new = settings_in(&source.parent, &source.name).ok_or("it cannot be read, or is too long")?;
     let (old, mode) = match target.stat() {

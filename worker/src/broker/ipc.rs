@@ -54,8 +54,9 @@ pub(super) struct Objects {
 const MOST: usize = 1024;
 
 impl Objects {
-    /// Whether an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
-    /// removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one day.
+    /// True if an id is of an object of the call. A segment may have gone without having been removed here, for the
+    /// kernel removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one
+    /// day.
     fn is_own(&mut self, kind: Kind, id: i32) -> bool {
         if !self.ids.contains_key(&(kind, id)) {
             return false;
@@ -73,11 +74,11 @@ impl Objects {
     }
 }
 
-/// What a segment's owner may always do with it. The broker is that owner, and has to look at it before it removes it; without
-/// this right not even the owner may look.
+/// Mode that a segment's owner always has. The broker is that owner, and has to look at it before it removes it;
+/// without this right not even the owner may look.
 const OWNERS: i32 = 0o400;
 
-/// Of another's segment it is not. The call's own may be looked at: [`OWNERS`].
+/// True if a segment is the broker's; another's is not. The call's own may be looked at: [`OWNERS`].
 fn is_of_the_broker(id: i32) -> bool {
     ipc::shm_creator(id).is_ok_and(|creator| creator == rustix::process::getpid().as_raw_nonzero().get())
 }

@@ -49,10 +49,10 @@ const REPOSITORIES: usize = 1 << 16;
 /// A `.git` may be a link to a file that says where the repository is, and no more than that.
 const POINTERS: usize = 3;
 
-/// Why a path is kept that has no kept name.
+/// Reason why a path is kept that has no kept name.
 const LED_BY_GIT: &str = "a repository's configuration leads git here";
 const LED_BY_A_LINK: &str = "a kept name is a link that leads here";
-/// Why a result names a place that was not looked at as a whole.
+/// Reason why a result names a place that was not looked at as a whole.
 const LEADS_FURTHER: &str = "not all of it was looked at: what it leads to may have been changed";
 const LINKED_BESIDE: &str = "too large to be looked at as a whole: a protected file in it may have another name";
 const UNREADABLE: &str = "these settings cannot be read: what they lead to may have been changed";
@@ -85,7 +85,7 @@ impl Root {
         Self { path, state, is_granted: true, is_single: true, is_named, is_left: false, is_further: false }
     }
 
-    /// Whether it is a tree in which names are kept.
+    /// True if it is a tree in which names are kept.
     fn keeps(&self) -> bool {
         !self.state.is_free() && !self.is_single
     }
@@ -93,14 +93,14 @@ impl Root {
 
 /// A kept directory in which single files are granted. What lies beside them stays kept.
 struct Beside {
-    /// Why it is kept.
+    /// Reason why it is kept.
     reason: &'static str,
     granted: Vec<OsString>,
 }
 
 impl Beside {
-    /// Whether a name may be made and changed. What is to replace a granted file has to lie beside it for a while: only names
-    /// that say what they are for can, for whatever has another is believed there.
+    /// True if a name may be made and changed. What is to replace a granted file has to lie beside it for a while: only
+    /// names that say what they are for can, for whatever has another is believed there.
     fn allows(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();
         let hidden = name.strip_prefix(b".").unwrap_or(name);
@@ -112,16 +112,16 @@ impl Beside {
     }
 }
 
-/// What is known of a name.
+/// Facts known of a name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Judgement {
-    /// What its own state makes of names below it.
+    /// Protection state that applies to names inside it.
     pub(super) state: State,
-    /// Why it may not be changed, if it may not.
+    /// Reason why it may not be changed, if it may not.
     kept: Option<&'static str>,
     /// A repository's settings, which may be replaced by some that run nothing else.
     settings: bool,
-    /// Why only the session that made it may change it, if so. Such a file is made by an opening.
+    /// Reason why only the session that made it may change it, if so. Such a file is made by an opening.
     temporary: Option<&'static str>,
     /// It is called `.git`.
     pointer: bool,
@@ -133,7 +133,7 @@ pub(super) struct Judgement {
     above: bool,
 }
 
-/// What is kept, and what calls have made themselves.
+/// Keeper of names: what is kept, and what calls have made themselves.
 pub(super) struct Keeper {
     /// The longest first.
     roots: Vec<Root>,
@@ -144,7 +144,7 @@ pub(super) struct Keeper {
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
     linked: Option<Linked>,
-    /// The same from before the session was confined, where that saw more than the session can.
+    /// Linked files from before the session was confined, where that saw more than the session can.
     linked_before: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
     made_links: Made,
@@ -163,11 +163,11 @@ pub(super) struct Keeper {
     repositories: HashSet<PathBuf>,
     /// Directories that calls of this session have made such.
     planted: Made,
-    /// What repositories' settings (A18) and links with kept names (A1) lead to.
+    /// Ends to which repositories' settings (A18) and links with kept names (A1) lead.
     ends: Ends,
-    /// What was not looked at for such.
+    /// Places that were not looked at for such.
     unseen: Unseen,
-    /// What `~` may be in the settings of repositories: whoever runs git is not known here.
+    /// Homes that `~` may stand for in the settings of repositories: whoever runs git is not known here.
     homes: BTreeSet<PathBuf>,
     /// All of them have been looked at before the session was confined.
     looked_before: bool,
@@ -177,8 +177,8 @@ pub(super) struct Keeper {
     states: Remembered<State>,
 }
 
-/// What the repositories that granted trees lie in say, and the trees' own. Their settings may lie where the session cannot
-/// read, or include what does, so that they are read before it is confined.
+/// Settings of the repositories that granted trees lie in, and of the trees' own. Their settings may lie where the
+/// session cannot read, or include what does, so that they are read before it is confined.
 #[derive(Default)]
 pub(super) struct Above {
     repositories: HashSet<PathBuf>,
@@ -226,8 +226,8 @@ impl Left {
     }
 }
 
-/// What is remembered of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make,
-/// each up to 4,096 bytes long.
+/// Memory of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make, each up
+/// to 4,096 bytes long.
 #[derive(Default)]
 struct Remembered<T> {
     of: HashMap<OsString, T>,
@@ -262,9 +262,9 @@ fn reached(directory: &Path) -> Option<OwnedFd> {
     rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
 }
 
-/// Whether a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a session's own
-/// directory, in which names are as its calls like. Whoever follows `/proc/self` is that
-/// process; but from a directory in it `..` leads to the others, whatever links lie between. So of `/proc` only what is known to be
+/// True if a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a
+/// session's own directory, in which names are as its calls like. Whoever follows `/proc/self` is that process; but
+/// from a directory in it `..` leads to the others, whatever links lie between. So of `/proc` only what is known to be
 /// no directory is let be, and nothing that goes back from a name and then on by a number.
 fn leads_to_a_process(target: &Path) -> bool {
     let parts: Vec<&OsStr> = target.iter().collect();
@@ -289,8 +289,8 @@ fn leads_to_a_process(target: &Path) -> bool {
     by_proc || by_number || back || parts.iter().any(|part| is_own_name(part))
 }
 
-/// What `~` may be in the settings of repositories: the home directories that are known, and any directory above something that may
-/// be written.
+/// Homes that `~` may stand for in the settings of repositories: the home directories that are known, and any directory above
+/// something that may be written.
 fn homes(plan: &SessionPlan, places: &[(PathBuf, bool)]) -> BTreeSet<PathBuf> {
     let above = places.iter().flat_map(|(place, _)| place.ancestors());
     above.chain(plan.homes.iter().map(|home| home.as_path())).map(Path::to_owned).collect()
@@ -301,7 +301,7 @@ fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
 }
 
-/// What a plan says of the trees that the broker writes.
+/// Trees that the broker writes, from a plan.
 struct Layout {
     roots: Vec<Root>,
     /// Granted paths, and whether each is a tree.
@@ -582,12 +582,12 @@ impl Keeper {
         survey(&trees, &apart, BOUNDS, self);
     }
 
-    /// What was not looked at.
+    /// Places that were not looked at.
     pub(super) fn unseen(&self) -> &Unseen {
         &self.unseen
     }
 
-    /// Whether anything is kept in this session.
+    /// True if nothing is kept in this session.
     pub(super) fn is_idle(&self) -> bool {
         self.roots.is_empty()
     }
@@ -601,7 +601,7 @@ impl Keeper {
         self.roots.iter().filter(|root| !root.is_left).find(|root| lies_in(path, &root.path))
     }
 
-    /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
+    /// Judgement on a path. `None` where the broker is not the writer: Landlock judges there.
     pub(super) fn judge(&mut self, path: &Path) -> Option<Judgement> {
         let is_free = self.tree(path)?.state.is_free();
         if !is_free || !self.aliases.is_empty() {
@@ -618,7 +618,7 @@ impl Keeper {
         Some(judgement)
     }
 
-    /// What is to be said of a path for another name that it has.
+    /// Judgement on a path for another name that it has.
     fn judge_alias(&mut self, path: &Path, alias: &Alias) -> Option<Judgement> {
         let rest = alias.rest(path)?;
         if let Some(judgement) = alias.other(rest).and_then(|other| self.judge_granted(&other)) {
@@ -639,13 +639,13 @@ impl Keeper {
         })
     }
 
-    /// What is to be said of a path of the host's, if it was granted. (In a private `/tmp` it would be another file's.)
+    /// Judgement on a path of the host's, if it was granted. (In a private `/tmp` it would be another file's.)
     fn judge_granted(&mut self, path: &Path) -> Option<Judgement> {
         self.root(path).filter(|root| root.is_granted)?;
         self.judge_name(path)
     }
 
-    /// What is to be said of a path for this name alone.
+    /// Judgement on a path for this name alone.
     fn judge_name(&mut self, path: &Path) -> Option<Judgement> {
         let root = self.root(path)?;
         let of_root =
@@ -661,7 +661,7 @@ impl Keeper {
         })
     }
 
-    /// The same, from the tree that it lies in.
+    /// Judgement on a path, from the tree that it lies in.
     fn judge_in_tree(&mut self, path: &Path) -> Option<Judgement> {
         let root = self.tree(path)?;
         let (top, start) = (root.path.clone(), root.state);
@@ -734,7 +734,7 @@ impl Keeper {
         }
     }
 
-    /// What a path in a tree leads to: by names, and by the repositories that it lies in.
+    /// Result of a path in a tree: by names, and by the repositories that it lies in.
     fn find(&self, top: &Path, start: State, path: &Path) -> Found {
         let below = path.strip_prefix(top).unwrap_or(path);
         if self.repositories.is_empty() || start.is_free() {
@@ -761,7 +761,7 @@ impl Keeper {
         if is && !state.is_free() { state.in_repository() } else { state }
     }
 
-    /// Whether this is a repository that no call of this session has made.
+    /// True if this is a repository that no call of this session has made.
     fn is_repository(&self, directory: &Path) -> bool {
         planted::is_repository(directory) && !self.planted.has(CWD, directory) && !self.made.has(CWD, directory)
     }
@@ -795,7 +795,7 @@ impl Keeper {
         }
     }
 
-    /// What a call has made is gone, or has a name now under which it is of no account.
+    /// Forgets what a call has made that is gone, or has a name now under which it is of no account.
     pub(super) fn forget(&mut self, gone: Option<Identity>) {
         if let Some(identity) = gone {
             self.made.forget(identity);
@@ -803,7 +803,7 @@ impl Keeper {
         }
     }
 
-    /// Whether anything is remembered that a call has made; with directories or without.
+    /// True if anything is remembered that a call has made; with directories or without.
     pub(super) fn has_made_any(&self, with_directories: bool) -> bool {
         !self.made.is_empty() || (with_directories && !self.directories.is_empty())
     }
@@ -829,15 +829,16 @@ impl Keeper {
         }
     }
 
-    /// Whether a call of this session has made the directory that has a name.
+    /// True if a call of this session has made the directory that has a name.
     pub(super) fn has_made_directory(&self, (from, name): (BorrowedFd<'_>, &CStr)) -> bool {
         self.directories.has(from, name)
     }
 
-    /// Why a symbolic link may not lead there, if so: into a directory in which nothing is protected by name, so that below
-    /// the link anything can be. What counts is the text: each way into such a directory has its name in a link or is typed by
-    /// a person. Case does not count, since a file system may ignore it. Where a path leads that does not begin at the link is
-    /// not asked, for the same directory may have other names; only the system's own trees and the session's are known.
+    /// Reason why a symbolic link may not lead there, if so: into a directory in which nothing is protected by name, so
+    /// that below the link anything can be. What counts is the text: each way into such a directory has its name in a
+    /// link or is typed by a person. Case does not count, since a file system may ignore it. Where a path leads that
+    /// does not begin at the link is not asked, for the same directory may have other names; only the system's own
+    /// trees and the session's are known.
     pub(super) fn closes_to_target(&self, place: &Path, judgement: &Judgement, target: &CStr) -> Option<&'static str> {
         if judgement.is_free() && self.is_anything(place) {
             return None;
@@ -862,14 +863,14 @@ impl Keeper {
         (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
     }
 
-    /// Whether what lies at one place and may lead anywhere would come to where that is not so, though nothing is kept there
+    /// True if what lies at one place and may lead anywhere would come to where that is not so, though nothing is kept there
     /// either: in a tree that is granted by a protected name.
     pub(super) fn leads_in(&self, from: &Path, to: &Path) -> bool {
         self.is_anything(from) && !self.is_anything(to)
     }
 
-    /// Whether this lies where anything may be, whatever it is called: in the session's own directories, or below one of the
-    /// names of [`FREE`]; not only in what was granted by a protected name.
+    /// True if this lies where anything may be, whatever it is called: in the session's own directories, or below one
+    /// of the names of [`FREE`]; not only in what was granted by a protected name.
     fn is_anything(&self, place: &Path) -> bool {
         let is_free = |part: &OsStr| FREE.iter().any(|free| part == *free);
         self.root(place).is_none_or(|root| !root.is_named || below(place, &root.path).iter().any(is_free))
@@ -885,7 +886,7 @@ impl Keeper {
         judgement.pointer
     }
 
-    /// Why nothing may be made under this name, if so.
+    /// Reason why nothing may be made under this name, if so.
     pub(super) fn closes_to_new(&self, judgement: &Judgement, what: What) -> Option<&'static str> {
         match what {
             _ if judgement.kept.is_some() => judgement.kept,
@@ -899,8 +900,8 @@ impl Keeper {
         }
     }
 
-    /// Why what has this name may not be changed, moved, replaced or removed, if so. `is_dir` of what is there. With an empty
-    /// name, of the descriptor itself.
+    /// Reason why what has this name may not be changed, moved, replaced or removed, if so. `is_dir` of what is there.
+    /// With an empty name, of the descriptor itself.
     pub(super) fn closes(
         &self,
         (from, name): (BorrowedFd<'_>, &CStr),
@@ -911,7 +912,7 @@ impl Keeper {
         judgement.kept.or_else(|| pointer.or(judgement.temporary).filter(|_| !self.made.has(from, name)))
     }
 
-    /// Why a file with several names may not be changed, if so: one of them is kept (A3).
+    /// Reason why a file with several names may not be changed, if so: one of them is kept (A3).
     pub(super) fn closes_linked(&mut self, file: &OwnedFd) -> Option<&'static str> {
         let Ok(stat) = rustix::fs::fstat(file) else { return Some("it cannot be looked at") };
         let linked = self.linked.take().unwrap_or_else(|| self.find_linked());
@@ -957,8 +958,8 @@ impl Keeper {
         linked
     }
 
-    /// The same in what was asked for and not granted, which the session does not see. What is there is found as far as it is
-    /// quickly, as in the look for repositories, and the rest is no reason to refuse what was granted.
+    /// Linked files in what was asked for and not granted, which the session does not see. What is there is found as
+    /// far as it is quickly, as in the look for repositories, and the rest is no reason to refuse what was granted.
     fn find_linked_beside(&mut self) -> Linked {
         let until = Some(Instant::now() + BOUNDS.time);
         let mut linked = Linked { left: Left { until, ..Left::names(BOUNDS.names) }, ..Linked::default() };
@@ -983,7 +984,7 @@ impl Keeper {
         self.made_links.add(file);
     }
 
-    /// Why a directory may not be moved away, if so: with it would go what is kept in it (A4).
+    /// Reason why a directory may not be moved away, if so: with it would go what is kept in it (A4).
     pub(super) fn holds(&mut self, path: &Path, judgement: &Judgement) -> Option<&'static str> {
         // A tree that is granted by itself: its rules are bound to where it is.
         if judgement.above || self.roots.iter().any(|root| lies_in(&root.path, path)) {
@@ -1173,7 +1174,7 @@ impl Keeper {
         }
     }
 
-    /// What a file of settings leads to.
+    /// Redirects of a file of settings.
     fn redirects(&mut self, file: &Path) -> Vec<(Redirect, Vec<u8>)> {
         let text = settings(file).filter(|text| gitconfig::parse(text).is_ok());
         let Some(text) = text else {
@@ -1262,7 +1263,7 @@ impl survey::Finds for Keeper {
     }
 }
 
-/// What is to be made.
+/// Kind of thing to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// A regular file that an opening makes: nobody has it open, and it has no other name.
@@ -1275,7 +1276,8 @@ pub(super) enum What {
 }
 
 impl Judgement {
-    /// Of a name of a group, or of what lies beneath one. `own` if calls of this session have made what it lies in.
+    /// Judgement on a name of a group, or on what lies beneath one. `own` if calls of this session have made what it
+    /// lies in.
     fn of(group: &'static Group, own: bool, beneath: bool) -> Self {
         let reason = (!own || group.guard == Guard::Closed).then_some(group.reason);
         let (kept, temporary) = match group.guard {
@@ -1286,7 +1288,7 @@ impl Judgement {
         Self { kept, temporary, settings, ..Self::default() }
     }
 
-    /// Of what has two names: kept under either is kept.
+    /// Judgement on what has two names: kept under either is kept.
     fn and(self, other: Self) -> Self {
         let settings = match (self.kept, other.kept) {
             (Some(_), Some(_)) => self.settings && other.settings,
@@ -1305,40 +1307,41 @@ impl Judgement {
         }
     }
 
-    /// Whether this is settings that may be replaced by others.
+    /// True if this is settings that may be replaced by others.
     pub(super) fn is_settings(&self) -> bool {
         self.settings
     }
 
-    /// Whether something that is kept may be beneath.
+    /// True if something that is kept may be beneath.
     pub(super) fn is_above(&self) -> bool {
         self.above
     }
 
-    /// Whether nothing below it is kept, whatever it is called.
+    /// True if nothing below it is kept, whatever it is called.
     pub(super) fn is_free(&self) -> bool {
         self.state.is_free()
     }
 
-    /// Whether it is a file that only the session that made it may change.
+    /// True if it is a file that only the session that made it may change.
     pub(super) fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }
 
-    /// Whether what has this name may be given that one: below both the same names are kept, or none below that one. What lies
-    /// in it need not be known then, which another session could change, as it could put a directory in a file's place. A
-    /// temporary file is its maker's alone; what is granted as a single file, whatever it is called, is believed for its name.
+    /// True if what has this name may be given that one: below both the same names are kept, or none below that one.
+    /// What lies in it need not be known then, which another session could change, as it could put a directory in a
+    /// file's place. A temporary file is its maker's alone; what is granted as a single file, whatever it is called, is
+    /// believed for its name.
     pub(super) fn may_become(&self, other: &Self, what: What) -> bool {
         let keeps_no_more = self.state == other.state || other.state.is_free();
         keeps_no_more || (what == What::File && (self.is_temporary() || self.single || other.single))
     }
 
-    /// Whether it is the name of a file that was granted alone.
+    /// True if it is the name of a file that was granted alone.
     pub(super) fn is_single(&self) -> bool {
         self.single
     }
 
-    /// Whether it is called `.git`.
+    /// True if it is called `.git`.
     pub(super) fn is_pointer(&self) -> bool {
         self.pointer
     }
@@ -1377,7 +1380,7 @@ pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
     text_of(&rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
 }
 
-/// The same of a name in a directory, which is not followed.
+/// Settings of a name in a directory, which is not followed.
 pub(super) fn settings_in(directory: impl AsFd, name: &CStr) -> Option<Vec<u8>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     text_of(&rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?)

@@ -1,4 +1,4 @@
-//! What calls of a session have made, known again by the kernel's numbers.
+//! Files that calls of a session have made, known again by the kernel's numbers.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,7 +42,7 @@ impl Made {
         self.known.insert(identity, held);
     }
 
-    /// The same of what has a name now. It is not followed.
+    /// Adds what has a name now. It is not followed.
     pub(super) fn add_at(&mut self, from: impl AsFd, name: impl rustix::path::Arg) {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(what) = rustix::fs::openat(from, name, flags, Mode::empty()) {
@@ -50,7 +50,7 @@ impl Made {
         }
     }
 
-    /// Whether nothing is remembered.
+    /// True if nothing is remembered.
     pub(super) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -62,13 +62,13 @@ impl Made {
         }
     }
 
-    /// Whether what has a name, or with an empty one the descriptor itself, is of these.
+    /// True if what has a name, or with an empty one the descriptor itself, is of these.
     pub(super) fn has(&self, from: impl AsFd, name: impl rustix::path::Arg) -> bool {
         !self.known.is_empty() && identity(from, name).is_some_and(|identity| self.known.contains_key(&identity))
     }
 }
 
-/// What has a name, which is not followed, or with an empty one the descriptor itself.
+/// Identity of what has a name, which is not followed, or with an empty one the descriptor itself.
 pub(super) fn identity(from: impl AsFd, name: impl rustix::path::Arg) -> Option<Identity> {
     let flags = StatxFlags::INO | StatxFlags::BTIME;
     let stat = rustix::fs::statx(from, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH, flags).ok()?;

@@ -93,7 +93,7 @@ pub(super) fn int(argument: u64) -> i32 {
 }
 
 impl Broker {
-    /// What a name stands for, if it lies where the call may write.
+    /// Target of a name, if it lies where the call may write.
     fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: Links) -> Result<Target, i32> {
         let path = caller.path(path)?;
         if links == Links::Keep && caller.own_descriptor(path.as_bytes()).is_some() {
@@ -112,19 +112,19 @@ impl Broker {
         Ok(target)
     }
 
-    /// What an empty path stands for.
+    /// Target of an empty path.
     fn own_start(&mut self, caller: &Caller<'_>, dirfd: i32) -> Result<Target, i32> {
         if dirfd == libc::AT_FDCWD { self.own(caller, caller.open_start(dirfd)?) } else { self.own_fd(caller, dirfd) }
     }
 
-    /// The same of a call that takes no descriptor that was opened with O_PATH.
+    /// Target of a descriptor for a call that takes none that was opened with O_PATH.
     fn own_open_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
         let target = self.own_fd(caller, number)?;
         if caller.is_path_fd(number)? { Err(libc::EBADF) } else { Ok(target) }
     }
 
-    /// What a descriptor stands for, if it lies where the call may write; or a file without a name that the call has
-    /// opened for writing (a removed temporary file, a memfd).
+    /// Target of a descriptor, if it lies where the call may write; or a file without a name that the call has opened
+    /// for writing (a removed temporary file, a memfd).
     fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
         let target = caller.open_fd(number)?;
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;

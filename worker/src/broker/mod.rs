@@ -114,7 +114,7 @@ pub(crate) fn refuse(supervisor: &Channel, failed: StepFailure) -> i32 {
     i32::from(supervisor.send(&SessionReply::Failed(failed), &[]).is_err()) * 70
 }
 
-/// What a zygote says to the broker first; the programs' listener comes with it.
+/// First message of a zygote to the broker; the programs' listener comes with it.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum ZygoteReply {
     Confined(Vec<StepReport>),
@@ -381,7 +381,7 @@ fn search_path(plan: &SessionPlan) -> Vec<PathBuf> {
     path.unwrap_or_default().into_iter().filter(|dir| dir.is_absolute()).collect()
 }
 
-/// What programs may write, and is there.
+/// Places that programs may write, and that are there.
 fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
     let rules = plan.rules().filter(|rule| rule.access.changes());
     rules.map(|rule| rule.path.as_path().to_owned()).collect()
@@ -430,7 +430,7 @@ struct Broker {
     registrations: Option<Arc<Channel>>,
     calls: Calls,
     notices: Notices,
-    /// What the session may read, as the plan names it.
+    /// Places that the session may read, as the plan names them.
     readable: Vec<HostPath>,
     /// The session's private directory.
     own: Arc<OwnedFd>,
@@ -444,10 +444,10 @@ struct Broker {
     /// The way to what was granted outside, if anything was.
     egress: Option<Network>,
     keeper: Keeper,
-    /// Whether it is asked about openings to read.
+    /// True if it is asked about openings to read.
     reads_too: bool,
     strength: Strength,
-    /// Whether a call's processes may trace one another.
+    /// True if a call's processes may trace one another.
     debug: bool,
     /// Where only some programs may be started.
     gate: Option<Gate>,
@@ -459,9 +459,9 @@ struct Broker {
 
 /// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
 struct Masks {
-    /// What calls start with.
+    /// Mask that calls start with.
     first: u32,
-    /// Whether umask(2) is told.
+    /// True if umask(2) is told.
     told: bool,
     /// Who has set one last, and when.
     changed: Option<(Pid, Instant)>,
@@ -568,7 +568,7 @@ impl Served {
     }
 }
 
-/// What the answering thread needs at most, a listing of a deep tree included.
+/// Stack that the answering thread needs at most, a listing of a deep tree included.
 const ANSWERS_STACK: usize = 512 * 1024;
 
 /// A thread that fell over has broken nothing that the end of the session needs.

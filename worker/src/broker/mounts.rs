@@ -1,5 +1,5 @@
-//! What a directory is called besides: the same one may be mounted in several places (bind mounts), and a name that is kept
-//! in one of them is kept in all.
+//! Other names of a directory: the same one may be mounted in several places (bind mounts), and a name that is kept in
+//! one of them is kept in all.
 //!
 //! Only somebody privileged makes such mounts. They are read when the session begins, before it has a mount tree of its own,
 //! and are the same in it; a directory that is one, or leads to one, stays where it is.
@@ -23,7 +23,7 @@ pub(super) struct Mounts(Vec<Mount>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Granted<'a> {
     pub(super) path: &'a Path,
-    /// Whether its own path says what is kept in it, not only other grants.
+    /// True if its own path says what is kept in it, not only other grants.
     pub(super) is_tree: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Alias {
     local: PathBuf,
     /// The other, unless only its file system knows it.
     other: Option<PathBuf>,
-    /// What the other makes of it, where it lies in no granted tree.
+    /// Judgement of the other place, where it lies in no granted tree.
     outside: Found,
 }
 
@@ -105,7 +105,7 @@ impl Mounts {
         }
     }
 
-    /// What is mounted over a path: the last of those that are nearest.
+    /// Mount over a path: the last of those that are nearest.
     fn over(&self, path: &Path) -> Option<&Mount> {
         self.0.iter().filter(|mount| lies_in(path, &mount.at)).max_by_key(|mount| mount.at.as_os_str().len())
     }
@@ -150,7 +150,7 @@ impl Alias {
         self.outside
     }
 
-    /// What lies below it at this path.
+    /// Rest of this path below it.
     pub(super) fn rest<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         lies_in(path, &self.local).then(|| path.strip_prefix(&self.local).unwrap_or(path))
     }

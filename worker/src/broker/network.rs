@@ -89,7 +89,7 @@ impl Network {
         Arc::clone(&self.egress)
     }
 
-    /// What a call's connection to an address is for.
+    /// Target of a call's connection to an address.
     pub(super) fn target(&self, wanted: SocketAddr) -> Target {
         target(wanted, &self.granted)
     }
@@ -138,7 +138,7 @@ impl Network {
         let _gone: io::Result<()> = self.egress.send(&ToEgress::Narrowed { call }, &[]);
     }
 
-    /// What a call's connections have carried, if it had some.
+    /// Bytes that a call's connections have carried, if it had some.
     pub(super) fn carried(&self, call: u64) -> Option<Carried> {
         let (ours, theirs) = Channel::pair().ok()?;
         self.egress.send(&ToEgress::Count { call }, &[theirs.as_fd()]).ok()?;
@@ -158,7 +158,7 @@ impl Network {
         let _ended: io::Result<()> = self.egress.send(&ToEgress::Gone { call }, &[]);
     }
 
-    /// What egress says by itself, if it has said something. `None` for nothing more.
+    /// Message that egress sends by itself, if it has said something. `None` for nothing more.
     fn heard(&self) -> Option<FromEgress> {
         self.egress.receive_if_there().ok().flatten()
     }

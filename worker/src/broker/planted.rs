@@ -14,20 +14,20 @@ use rustix::fs::AtFlags;
 
 use super::keeper::settings;
 
-/// What makes a directory a repository, together: whatever comes last completes it.
+/// Parts that make a directory a repository, together: whatever comes last completes it.
 pub(super) const PARTS: &[&[u8]] = &[b"HEAD", b"objects", b"refs", b"commondir"];
 /// Files by which a repository says what git runs.
 const SETTINGS: &[&str] = &["config", "config.worktree"];
 /// Most hooks that are looked at in one repository.
 const HOOKS: usize = 256;
 
-/// Whether git would take a directory for a repository (`is_git_directory` in its `setup.c`): it has a `HEAD`, and objects and
-/// references of its own or elsewhere. What git looks at besides, in `HEAD`, can change later.
+/// True if git would take a directory for a repository (`is_git_directory` in its `setup.c`): it has a `HEAD`, and
+/// objects and references of its own or elsewhere. What git looks at besides, in `HEAD`, can change later.
 pub(super) fn is_repository(directory: &Path) -> bool {
     has_parts(|name| fs::symlink_metadata(directory.join(name)).is_ok())
 }
 
-/// The same of one that is open.
+/// True if git would take one for a repository that is open.
 pub(super) fn is_repository_at(directory: &OwnedFd) -> bool {
     has_parts(|name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
 }
@@ -47,7 +47,7 @@ pub(super) fn may_be_repository(path: &Path) -> Option<&Path> {
     (directory.file_name()? == "hooks").then(|| directory.parent()).flatten()
 }
 
-/// What in a repository has git run a program or read other settings, and why it does, as far as can be told.
+/// Parts of a repository that have git run a program or read other settings, each with the reason, as far as can be told.
 pub(super) fn programs(repository: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
     for name in SETTINGS {

@@ -37,19 +37,20 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 
 const DONE: Result<Answer, i32> = Ok(Answer::Return(0));
 
-/// Whether a number is that of the calling thread or of its process. It stays theirs until they have ended, and then nothing
-/// is carried out.
+/// True if a number is that of the calling thread or of its process. It stays theirs until they have ended, and then
+/// nothing is carried out.
 fn is_own(caller: &Caller<'_>, pid: Pid) -> bool {
     pid == caller.tid() || process::is_thread_of(pid, caller.tid())
 }
 
-/// Whether a number is that of another thread of the caller's process. Threads have no descriptors (before Linux 6.9): such
-/// a number is acted on at once.
+/// True if a number is that of another thread of the caller's process. Threads have no descriptors (before Linux 6.9):
+/// such a number is acted on at once.
 fn is_own_thread(caller: &Caller<'_>, tid: Pid) -> bool {
     process_of(caller.tid()).is_some_and(|process| process::is_thread_of(process, tid)) && caller.confirm().is_ok()
 }
 
-/// What programs do to themselves. A thread that is named beside its process (tgkill(2)) is looked for in that by the kernel.
+/// Calls by which programs act on themselves. A thread that is named beside its process (tgkill(2)) is looked for in
+/// that by the kernel.
 fn of_oneself(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     if is_own(caller, int(n.args[0])) { Ok(Answer::Continue) } else { Err(libc::EPERM) }
 }
@@ -73,7 +74,7 @@ fn open_sibling(broker: &mut Broker, caller: &Caller<'_>, pid: Pid, flags: Pidfd
     if is_there(&fd) { Ok(fd) } else { Err(libc::ESRCH) }
 }
 
-/// Whether a process has its number still. One that may not be sent a signal has.
+/// True if a process has its number still. One that may not be sent a signal has.
 fn is_there(process: &OwnedFd) -> bool {
     !matches!(pidfd_signal(process.as_fd(), 0, None), Err(e) if e.raw_os_error() == Some(libc::ESRCH))
 }
@@ -140,7 +141,7 @@ fn set_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     }
 }
 
-/// The same two parts, whose kinds have other numbers (ioprio_set(2)).
+/// Two parts of an argument, whose kinds have other numbers (ioprio_set(2)).
 fn set_io_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     const PROCESS: i32 = 1;
     const GROUP: i32 = 2;
@@ -203,7 +204,7 @@ fn kill_group(broker: &mut Broker, caller: &Caller<'_>, group: Pid, signal: i32)
     if reached.is_empty() { Err(libc::EPERM) } else { DONE }
 }
 
-/// What musl's pthread_kill(3) sends. Of another process's threads it is refused, as with tgkill(2).
+/// Signal of musl's pthread_kill(3). Of another process's threads it is refused, as with tgkill(2).
 fn tkill(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let (tid, signal) = (int(n.args[0]), int(n.args[1]));
     if tid == caller.tid() {

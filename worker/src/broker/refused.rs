@@ -36,7 +36,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_mount_setattr, |b, c, _| refuse(b, c, Blocked::Mount)),
 ];
 
-/// What the filter would answer.
+/// Answer that the filter would give.
 pub(super) fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
     broker.call(caller)?.changes.blocked(kind);
     Err(libc::EPERM)
@@ -51,7 +51,8 @@ fn own_group() -> u32 {
     rustix::process::getgid().as_raw()
 }
 
-/// What asks for ids that the process has is the kernel's to judge. `-1` leaves an id as it is (setresuid(2)); setuid(2) refuses it.
+/// Request for an id; one that the process has is the kernel's to judge. `-1` leaves an id as it is (setresuid(2));
+/// setuid(2) refuses it.
 fn identity(broker: &mut Broker, caller: &Caller<'_>, asked: &[u64], own: u32) -> Result<Answer, i32> {
     match asked.iter().all(|id| matches!(*id as u32, id if id == own || id == u32::MAX)) {
         true => Ok(Answer::Continue),

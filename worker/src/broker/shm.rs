@@ -19,7 +19,7 @@ pub(super) fn object(path: &CString) -> Option<CString> {
     if plain { CString::new(name).ok() } else { None }
 }
 
-/// What is to be done with an object.
+/// Act on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Reads,
@@ -27,7 +27,7 @@ enum Act {
 }
 
 impl Broker {
-    /// Whether names there are the broker's: without a mount tree.
+    /// True if names there are the broker's: without a mount tree.
     pub(super) fn names_shm(&self) -> bool {
         self.private_kind == PrivateKind::OnHost
     }

@@ -118,7 +118,7 @@ struct Connecting {
 
 #[derive(Default)]
 struct Shared {
-    /// What could not be connected, by inode: it may be tried again.
+    /// Sockets that could not be connected, by inode: they may be tried again.
     failed: Vec<(u64, Kept)>,
     /// Copies of what is on its way, by inode.
     ends: HashMap<u64, OwnedFd>,
@@ -175,7 +175,7 @@ fn io_errno(e: io::Error) -> i32 {
     e.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// What a socket of the network was meant for that is none of TCP. Resolvers do not wait for an answer that may not come
+/// Purpose of a socket of the network that is none of TCP. Resolvers do not wait for an answer that may not come
 /// (glibc, musl, Go); `getaddrinfo` also makes datagram sockets that could wait, to sort what it has found.
 fn refused_kind(kind: i32, protocol: i32) -> Blocked {
     match (kind & 0xf, protocol) {
@@ -394,7 +394,7 @@ enum Way {
     Out(Target, i32),
 }
 
-/// The same, when nothing but an answer is missing.
+/// The way, when nothing but an answer is missing.
 enum Ready {
     Within { target: Vec<u8>, _pin: Arc<OwnedFd> },
     Out(Asked, i32),
@@ -409,7 +409,7 @@ impl Ready {
         }
     }
 
-    /// What is to be done once it is connected.
+    /// Hands it over once it is connected.
     fn hand_over(&self, socket: &OwnedFd) {
         match self {
             Self::Within { .. } => {}
@@ -426,8 +426,8 @@ fn shown(address: &[u8], family: Family) -> Option<String> {
     }
 }
 
-/// Whether an address that was not reached is one outside. A file that is not there may be one of the call's own that is yet to
-/// come, unless a service has its socket by that name: with namespaces those are not there either.
+/// True if an address that was not reached is one outside. A file that is not there may be one of the call's own that
+/// is yet to come, unless a service has its socket by that name: with namespaces those are not there either.
 fn is_outside(wanted: &str, family: Family, errno: i32) -> bool {
     match (family, errno) {
         (_, libc::EACCES) | (Family::V4 | Family::V6, libc::ECONNREFUSED) => true,
@@ -436,7 +436,7 @@ fn is_outside(wanted: &str, family: Family, errno: i32) -> bool {
     }
 }
 
-/// Whether a connection is made, or has failed.
+/// True if a connection is made, or has failed.
 fn is_decided(socket: &OwnedFd, wait: PollTimeout) -> bool {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     match poll(&mut fds, wait) {

@@ -37,7 +37,7 @@ const OFTEN: usize = 1024;
 /// Bytes of names that the kernel hands over at once.
 const BUFFER: usize = 32 * 1024;
 
-/// What is to be done about what is found.
+/// Acts on what is found.
 pub(super) trait Finds {
     /// A directory that may be a repository, or says where one is.
     fn repository(&mut self, directory: &Path);
@@ -47,7 +47,7 @@ pub(super) trait Finds {
     fn unseen(&mut self, place: &Path, why: &'static str);
 }
 
-/// Whether names below a directory are kept because of its own.
+/// Treatment of names below a directory: whether they are kept because of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Ordinary,
@@ -70,7 +70,7 @@ enum Leads {
     Link,
 }
 
-/// What a directory holds that matters.
+/// Contents of a directory that matter.
 #[derive(Default)]
 struct Listed {
     names: Vec<(OsString, Leads)>,
@@ -87,7 +87,7 @@ impl Listed {
     }
 }
 
-/// Why a directory was not looked at as a whole.
+/// Reason why a directory was not looked at as a whole.
 enum Stopped {
     Bound,
     Failed(Errno),
@@ -132,7 +132,7 @@ pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bound
 const TOO_LARGE: &str = "too large to be looked at as a whole: a repository in it may run what was changed";
 const CLOSED: &str = "it cannot be looked at: a repository in it may run what was changed";
 
-/// Whether a directory is another user's. No call can have closed it, and git does not run what it finds there.
+/// True if a directory is another user's. No call can have closed it, and git does not run what it finds there.
 fn is_anothers(path: &Path) -> bool {
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| stat.st_uid != rustix::process::geteuid().as_raw())
@@ -233,7 +233,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a name leads to, by what its directory says of it, or by a look where a file system says nothing.
+/// Kind of what a name leads to, by what its directory says of it, or by a look where a file system says nothing.
 fn leads(directory: &OwnedFd, name: &[u8], told: FileType) -> Option<Leads> {
     match told {
         FileType::Directory => Some(Leads::Directory),

@@ -9,7 +9,7 @@ use super::caller::Caller;
 use super::tracer::process_of;
 use crate::sys::{notify, process};
 
-/// Whether the processor is handed from callers to this thread and back.
+/// Hand-over of the processor: whether it is handed from callers to this thread and back.
 ///
 /// While one process asks, that saves waking an idle processor for each question. While several do, all processors may be
 /// busy with them: handing over then puts two of them on one, and leaves the other idle until the kernel looks (milliseconds;

@@ -38,7 +38,7 @@ use crate::sys::process::{self, Pid};
 use crate::sys::ptrace;
 use crate::zygote::drain;
 
-/// Why a program ends whose file the kernel does not tell.
+/// Reason why a program ends whose file the kernel does not tell.
 const NO_FILE: &str = "its file cannot be looked at";
 /// Most bytes of an argument vector or an environment: more than the kernel takes for one at the usual limit of stack (execve(2)).
 const ARGV: u64 = 8 * 1024 * 1024;
@@ -59,7 +59,7 @@ pub(super) struct Tracer {
     stops: OwnedFd,
     /// By process.
     flights: HashMap<Pid, Flight>,
-    /// What waits for the exec of its own process to be over.
+    /// Jobs that wait for the exec of their own process to be over.
     waiting: Vec<(Pid, Job)>,
     /// How many the watchdogs were asked.
     questions: u64,
@@ -73,17 +73,17 @@ struct Flight {
     asked: Option<Asked>,
 }
 
-/// What the watchdogs were asked about.
+/// Question to the watchdogs.
 struct Asked {
     question: u64,
     argv: Vec<Vec<u8>>,
 }
 
-/// What is to become of a program that is ready to run.
+/// Fate of a program that is ready to run.
 enum Verdict {
     /// It, with its arguments.
     Runs(Thread, Vec<Vec<u8>>),
-    /// Why not, with its arguments.
+    /// It ends for a reason, with its arguments.
     Ends(Cow<'static, str>, Vec<Vec<u8>>),
 }
 
@@ -293,7 +293,7 @@ impl Tracer {
     }
 }
 
-/// What the kernel is about to run, by what it is, and with which arguments, as it has them.
+/// Judges what the kernel is about to run, by what it is, and with which arguments, as it has them.
 fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verdict {
     let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at".into(), Vec::new()) };
     let Ok(argv) = thread.open_arguments().and_then(strings) else {

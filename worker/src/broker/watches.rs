@@ -33,7 +33,7 @@ pub(super) struct Watches {
     made: u64,
 }
 
-/// What a descriptor watches first: a file in a directory that is the session's own.
+/// First watch of a descriptor: a file in a directory that is the session's own.
 struct Marker {
     directory: OwnedFd,
     name: String,

@@ -32,7 +32,7 @@ pub(super) enum Grant {
     Twin,
 }
 
-/// What a new name is to stand for.
+/// Kind of thing that a new name is to stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum New {
     /// A regular file that is made under it.
@@ -44,7 +44,7 @@ pub(super) enum New {
     Other,
 }
 
-/// What a session may write, or what a call of it is narrowed to.
+/// Places that a session may write, or a call of it is narrowed to.
 #[derive(Debug, Default)]
 pub(super) struct Writable {
     trees: Vec<Tree>,
@@ -54,7 +54,7 @@ pub(super) struct Writable {
 #[derive(Debug)]
 struct Tree {
     path: PathBuf,
-    /// What is mounted in it without being a part of it.
+    /// Mounts in it that are not a part of it.
     without: Vec<PathBuf>,
 }
 
@@ -65,7 +65,7 @@ impl Tree {
 }
 
 impl Writable {
-    /// Of a session.
+    /// Places of a session.
     pub(super) fn of(plan: &SessionPlan) -> Self {
         let is_entry = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
         let names: Vec<PathBuf> = plan.rules().filter(is_entry).map(|rule| name(rule.path.as_path())).collect();
@@ -83,7 +83,7 @@ impl Writable {
         Self { trees: own.chain(granted).collect(), names }
     }
 
-    /// Of a call, by paths as the kernel spells them.
+    /// Places of a call, by paths as the kernel spells them.
     ///
     /// What a session was granted in another tree, such as a workspace in a private `/tmp`, is a tree of its own, and is not the
     /// call's because that other one is.
@@ -108,8 +108,9 @@ impl Writable {
         holding.min_by_key(|tree| tree.as_os_str().len())
     }
 
-    /// Whether two paths lie in trees that were granted apart, which count as file systems of their own: with namespaces they
-    /// are. A file that has names in both would stay in a later session's reach that is granted one of them.
+    /// True if two paths lie in trees that were granted apart, which count as file systems of their own: with
+    /// namespaces they are. A file that has names in both would stay in a later session's reach that is granted one of
+    /// them.
     pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
         match (self.outermost(one), self.outermost(other)) {
             (Some(one), Some(other)) => one != other,
@@ -125,12 +126,12 @@ impl Writable {
         }
     }
 
-    /// Whether a name in this directory is granted.
+    /// True if a name in this directory is granted.
     fn has_a_name_in(&self, directory: &Path) -> bool {
         self.names.iter().any(|name| name.parent() == Some(directory)) || self.grant(directory) == Some(Grant::Tree)
     }
 
-    /// Whether a granted name lies below this.
+    /// True if a granted name lies below this.
     fn leads_on(&self, directory: &Path) -> bool {
         self.names.iter().any(|name| name != directory && lies_in(name, directory))
             || self.grant(directory) == Some(Grant::Tree)
@@ -145,7 +146,7 @@ pub(super) fn name(path: &Path) -> PathBuf {
     }
 }
 
-/// What one call may write.
+/// Places that one call may write.
 #[derive(Debug)]
 pub(super) struct Written {
     session: Arc<Writable>,
@@ -167,7 +168,7 @@ impl Written {
         self.own = Some(Writable::narrowed(&self.session, trees, names));
     }
 
-    /// The same without following links, which other calls may have made: paths that are not the kernel's name nothing.
+    /// Narrows without following links, which other calls may have made: paths that are not the kernel's name nothing.
     pub(super) fn narrow_as_spelt(&mut self, trees: &[HostPath], names: &[HostPath]) {
         let paths = |paths: &[HostPath]| paths.iter().map(|path| path.as_path().to_owned()).collect();
         self.own = Some(Writable::narrowed(&self.session, paths(trees), paths(names)));
@@ -182,19 +183,19 @@ impl Written {
         }
     }
 
-    /// The same of what is there.
+    /// Grant of what is there.
     pub(super) fn grant_of(&self, path: &Path, stat: &Stat) -> Option<Grant> {
         // A name belongs to nothing that has none.
         let granted = self.grant(path).filter(|grant| *grant == Grant::Tree || stat.st_nlink > 0);
         granted.or_else(|| self.twins.iter().any(|twin| twin.path == path && twin.is(stat)).then_some(Grant::Twin))
     }
 
-    /// Whether it is a single name of the session's, whatever its call may do with it.
+    /// True if it is a single name of the session's, whatever its call may do with it.
     pub(super) fn is_name(&self, path: &Path, stat: &Stat) -> bool {
         stat.st_nlink > 0 && self.session.grant(path) == Some(Grant::Name)
     }
 
-    /// Whether this may be made: `Twin` if only to be renamed.
+    /// Grant to make this: `Twin` if only to be renamed.
     pub(super) fn grant_of_new(&self, path: &Path, new: New) -> Option<Grant> {
         match (self.grant(path), new) {
             (Some(Grant::Tree), _) => Some(Grant::Tree),
@@ -210,12 +211,12 @@ impl Written {
         }
     }
 
-    /// Whether it is the directory of a single name, of which the names may be known.
+    /// True if it is the directory of a single name, of which the names may be known.
     pub(super) fn may_list(&self, directory: &Path) -> bool {
         self.both(|all| all.names.iter().any(|name| name.parent() == Some(directory)))
     }
 
-    /// Whether a file without a name may be made in a directory.
+    /// True if a file without a name may be made in a directory.
     pub(super) fn may_hold_unnamed(&self, directory: &Path) -> bool {
         self.both(|all| all.has_a_name_in(directory))
     }
@@ -266,7 +267,7 @@ enum Removed {
 }
 
 impl Twin {
-    /// Of a file that was opened when it was made.
+    /// Identity of a file that was opened when it was made.
     #[expect(
         clippy::disallowed_methods,
         reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
@@ -325,7 +326,7 @@ pub(super) fn unknown_name() -> Option<CString> {
     CString::new(format!(".callgate-{:032x}", u128::from_ne_bytes(random))).ok()
 }
 
-/// What a file's mode says it is to be.
+/// Kind of new file by its mode.
 pub(super) fn new_of(kind: FileType) -> New {
     match kind {
         FileType::RegularFile => New::Linked,

@@ -1,4 +1,4 @@
-//! What egress gives up, in its order.
+//! Rights that egress gives up, in its order.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const DNS: u16 = 53;
 /// Most ports that are worth a rule each.
 const PORTS_MAX: usize = 1024;
 
-/// What comes before anything is read or heard.
+/// Steps that come before anything is read or heard.
 pub(super) fn become_ready(identity: Identity) -> Result<Vec<StepReport>, StepFailure> {
     rustix::thread::set_name(c"cg-egress").map_err(|e| kernel(Step::Egress, "name itself", e.into()))?;
     // A client that is gone is an error, not the end.

@@ -152,7 +152,7 @@ impl Egress {
         }
     }
 
-    /// What is to be said of a host that was named on a connection to another.
+    /// Remark on a host that was named on a connection to another.
     fn elsewhere(&self, host: &Host, port: u16) -> &'static str {
         if self.network.allows(host, port) { "which takes a connection of its own" } else { "which was not granted" }
     }

@@ -1,4 +1,4 @@
-//! What egress adds to requests for hosts with credentials (decision 0033): a header with a value that no call sees.
+//! Additions of egress to requests for hosts with credentials (decision 0033): a header with a value that no call sees.
 //!
 //! In the clear that is done for every program of the session. By TLS it is done for callgate's own tools alone: such a call speaks in
 //! the clear to egress, which makes the TLS itself. No program's TLS is taken apart.
@@ -67,7 +67,7 @@ impl Credentials {
         Ok(Self { all, tls: tls.map(Arc::new) })
     }
 
-    /// What is added for a host. `secured` is a call of a tool that egress makes the TLS for.
+    /// Outfit for a host. `secured` is a call of a tool that egress makes the TLS for.
     pub(super) fn outfit(&self, host: &Host, port: u16, secured: Option<&Secured>) -> Outfit {
         let goes_along = |credential: &Credential| match secured {
             Some(Secured { tool, .. }) => credential.over == Over::Https && credential.is_for(tool),
@@ -107,7 +107,7 @@ impl SealedCredential {
     }
 }
 
-/// What is added to the requests of one connection.
+/// Additions to the requests of one connection.
 #[derive(Clone, Default)]
 pub(super) struct Outfit {
     headers: Arc<[(HeaderName, HeaderValue)]>,
@@ -118,7 +118,7 @@ pub(super) struct Outfit {
 #[derive(Clone)]
 struct Tls {
     config: Arc<ClientConfig>,
-    /// Of the requests that it is made for.
+    /// Methods of the requests that it is made for.
     methods: Arc<[Method]>,
 }
 
@@ -130,17 +130,18 @@ impl fmt::Debug for Outfit {
 }
 
 impl Outfit {
-    /// Whether nothing is added.
+    /// True if nothing is added.
     pub(super) fn is_none(&self) -> bool {
         self.headers.is_empty()
     }
 
-    /// Whether egress makes the TLS.
+    /// True if egress makes the TLS.
     pub(super) fn is_secured(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether a request may have it: no server is asked to show it (TRACE), and a tool does nothing but what its call is about.
+    /// True if a request may have it: no server is asked to show it (TRACE), and a tool does nothing but what its call
+    /// is about.
     pub(super) fn is_for(&self, method: &Method) -> bool {
         match &self.tls {
             Some(tls) => tls.methods.contains(method),

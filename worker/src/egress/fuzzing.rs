@@ -77,7 +77,7 @@ pub fn opening(bytes: &[u8]) {
     }
 }
 
-/// What of these bytes, the client's, reaches an HTTP server.
+/// Part of these bytes, the client's, that reaches an HTTP server.
 ///
 /// # Panics
 /// Without a loopback interface.

@@ -25,7 +25,7 @@ const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 /// Its draft of 2018.
 const ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 
-/// What the first bytes of a TLS connection are.
+/// Kinds of first bytes of a TLS connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hello {
     /// The rest of it has not come yet.
@@ -34,7 +34,7 @@ pub(super) enum Hello {
     For(Host, usize),
 }
 
-/// Why a hello is refused.
+/// Reason why a hello is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadHello {
     #[error("the TLS hello is malformed")]
@@ -58,8 +58,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Hello, BadHello> {
     }
 }
 
-/// What both sides say after the client's hello, until nothing that follows can be another. A server may ask for a second hello
-/// (RFC 8446, 4.1.4), and some take its name: it must be for the same server.
+/// Messages of both sides after the client's hello, until nothing that follows can be another. A server may ask for a
+/// second hello (RFC 8446, 4.1.4), and some take its name: it must be for the same server.
 pub(super) struct Hellos<'a> {
     /// Which.
     name: &'a Host,
@@ -147,7 +147,7 @@ impl<'a> Hellos<'a> {
     }
 }
 
-/// What is to be done about what a client has said after its hello.
+/// Next act on what a client has said after its hello.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// It cannot be told yet.
@@ -173,7 +173,7 @@ fn next(heard: &[u8]) -> Next {
     }
 }
 
-/// Whether a server's first answer to a hello asks for another. `None` while that cannot be told.
+/// True if a server's first answer to a hello asks for another. `None` while that cannot be told.
 fn asks_again(heard: &[u8]) -> Option<bool> {
     let mut input = Reader(heard);
     loop {
@@ -248,7 +248,7 @@ fn server_name(message: &[u8]) -> Result<Host, BadHello> {
     }
 }
 
-/// What comes last in a hello. One without any is whole, and names no server.
+/// Extensions, which come last in a hello. One without any is whole, and names no server.
 fn extensions(message: &[u8]) -> Option<&[u8]> {
     let mut input = Reader(message);
     input.take(2 + 32)?; // version, random
@@ -271,7 +271,7 @@ fn only_name(body: &[u8]) -> Option<&[u8]> {
     (input.0.is_empty() && list.0.is_empty() && !name.is_empty()).then_some(name)
 }
 
-/// What is left to be read.
+/// Rest to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

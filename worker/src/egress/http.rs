@@ -37,7 +37,7 @@ const HEAD_MAX: usize = 64 * 1024;
 const LINES_MAX: usize = 256;
 /// How long a head may take, and a connection be kept without a request.
 const HEAD_TIME: Duration = Duration::from_secs(300);
-/// What proves that a server has understood a request for WebSocket is made of this (RFC 6455, 1.3).
+/// Text from which the proof is made that a server has understood a request for WebSocket (RFC 6455, 1.3).
 const WEBSOCKET: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The answers: the server's, or a sentence of callgate's own.
@@ -48,7 +48,7 @@ type Answer = Response<Either<Incoming, Full<Bytes>>>;
 pub(super) struct MadeFor {
     pub(super) name: Host,
     pub(super) port: u16,
-    /// What is added to its requests.
+    /// Additions to its requests.
     pub(super) outfit: Outfit,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Kept {
     Once,
 }
 
-/// Why a request is answered by egress itself.
+/// Reason why a request is answered by egress itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRequest {
     #[error("the request is for {asked}, on a connection that was made for {made_for}")]
@@ -302,11 +302,11 @@ fn compare(authority: &str, made_for: &MadeFor) -> Result<(), BadRequest> {
     }
 }
 
-/// What a connection may be turned into: protocols that name no host once they have begun.
+/// Upgrades of a connection: protocols that name no host once they have begun.
 #[derive(Debug)]
 enum Upgrade {
     WebSocket {
-        /// What a server that has understood the request answers with.
+        /// Answer of a server that has understood the request.
         accept: String,
     },
     /// Docker's, for bytes as they come.
@@ -314,7 +314,7 @@ enum Upgrade {
 }
 
 impl Upgrade {
-    /// What a request asks for.
+    /// Upgrade that a request asks for.
     fn of(headers: &HeaderMap) -> Option<Self> {
         match only(headers, header::UPGRADE)?.to_ascii_lowercase().as_str() {
             "websocket" if only(headers, header::SEC_WEBSOCKET_VERSION)? == "13" => {
@@ -330,7 +330,7 @@ impl Upgrade {
         }
     }
 
-    /// Whether an answer shows that the server has understood it.
+    /// True if an answer shows that the server has understood it.
     fn is_agreed(&self, answer: &HeaderMap) -> bool {
         let is = |name, wanted: &str| only(answer, name).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
         is(header::CONNECTION, "upgrade")
@@ -372,8 +372,8 @@ fn tidy(headers: &mut HeaderMap, is_last: bool) -> Option<Upgrade> {
     upgrade
 }
 
-/// Of what `Connection` names, what is about the connection. Another name is that of a header for one reader alone: a server
-/// that has others behind it would take `Host` off if that were named, and ask them for any host.
+/// Bounds what `Connection` names to what is about the connection. Another name is that of a header for one reader
+/// alone: a server that has others behind it would take `Host` off if that were named, and ask them for any host.
 fn bound_connection(headers: &mut HeaderMap, upgrades: bool) {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names: Vec<String> =

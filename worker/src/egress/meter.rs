@@ -1,4 +1,4 @@
-//! What connections have carried, and whether they may carry more.
+//! Bytes that connections have carried, and whether they may carry more.
 
 use std::io;
 use std::pin::Pin;
@@ -37,7 +37,7 @@ impl Meter {
         Self { connections: none(), sent: none(), received: none(), most, is_told: AtomicBool::default() }
     }
 
-    /// What was carried so far.
+    /// Bytes carried so far.
     pub(super) fn carried(&self) -> Carried {
         let [connections, sent, received] =
             [&self.connections, &self.sent, &self.received].map(|count| count.load(Ordering::Relaxed));
@@ -128,7 +128,7 @@ impl Account {
     }
 }
 
-/// Why a call may carry no more, if it may not.
+/// Reason why a call may carry no more, if it may not.
 pub(super) fn excess(call: &Meter, session: &SessionMeter) -> Option<String> {
     let of = |limit: LimitName, meter: &Meter| {
         let used = meter.excess()?;

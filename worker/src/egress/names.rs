@@ -19,7 +19,7 @@ pub(super) const QUESTION_MAX: usize = 4096;
 const NAMES_MAX: usize = 65_536;
 /// How long a program may keep an answer, seconds. The address stays the name's, but what it leads to may not exist for long.
 const TTL: u32 = 60;
-/// What an answer by UDP is never longer than.
+/// Most bytes of an answer by UDP.
 const PAYLOAD: u16 = 1232;
 
 /// Which address stands for which name.
@@ -96,7 +96,7 @@ fn number(ip: Ipv4Addr) -> Option<u32> {
     if place >= 256 - UNUSED { None } else { (block * (256 - UNUSED) + place).checked_sub(1) }
 }
 
-/// What is to be answered.
+/// Answer to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Nothing: it is no question.
@@ -120,12 +120,12 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Whether somebody outside is asked for it.
+    /// True if somebody outside is asked for it.
     pub(super) fn is_asked_outside(&self) -> bool {
         matches!(self, Self::AddressOf(_) | Self::EmptyOf(_))
     }
 
-    /// The same without asking anybody outside.
+    /// The answer without asking anybody outside.
     pub(super) fn unasked(self) -> Self {
         if let Self::AddressOf(name) = self {
             Self::AddressOfAny(name)
@@ -195,7 +195,7 @@ impl Question {
     }
 }
 
-/// What an answer has to say.
+/// Content of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     Address(Ipv4Addr),
@@ -235,12 +235,12 @@ fn judge(message: &Message, network: &Network) -> Answer {
     }
 }
 
-/// Whether a host was granted at any port.
+/// True if a host was granted at any port.
 pub(super) fn knows(network: &Network, host: &Host) -> bool {
     network.hosts.iter().any(|pattern| pattern.ports().ranges().any(|range| pattern.covers(host, *range.start())))
 }
 
-/// Whether a host was granted by its own name.
+/// True if a host was granted by its own name.
 pub(super) fn is_named(network: &Network, host: &Host) -> bool {
     network.hosts.iter().any(|pattern| pattern.is_exactly(host))
 }

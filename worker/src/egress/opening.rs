@@ -1,4 +1,4 @@
-//! What a client says first tells what is spoken: TLS, HTTP, or something else that names no host.
+//! A client's first bytes tell what is spoken: TLS, HTTP, or something else that names no host.
 
 use std::io;
 use std::time::Duration;
@@ -13,10 +13,10 @@ const BLANKS_MAX: usize = 1024;
 /// How long a client may say nothing where it has to speak first. One that keeps a connection in reserve does, for a while.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Why it is refused in the clear.
+/// Reason why it is refused in the clear.
 pub(super) const HTTP2: &str = "it is HTTP/2 without TLS, in which no host can be read";
 
-/// What is spoken, by the client's first bytes.
+/// Protocol, by the client's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spoken {
     /// It cannot be told yet.
@@ -93,7 +93,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | b' ')
 }
 
-/// What methods consist of (RFC 9110).
+/// True if a byte may be in a method's name (RFC 9110).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,4 +1,4 @@
-//! What is neither HTTP nor TLS by its beginning, where a grant lets it pass.
+//! Connections that are neither HTTP nor TLS by its beginning, where a grant lets it pass.
 //!
 //! A server that reads leniently may take it for a request all the same, of which nobody has read the host (B13). What all of those
 //! have in common is not how they begin, but that they name another host in text, and that a server which has answered before a whole
@@ -95,13 +95,13 @@ fn is_status(answer: &[u8]) -> bool {
     is_word && words.next().is_some_and(|code| code.len() == 3 && code.iter().all(u8::is_ascii_digit))
 }
 
-/// What lies between blanks, control characters and what is no ASCII: each of these parts words for some server.
+/// Words between blanks, control characters and what is no ASCII: each of these parts words for some server.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty())
 }
 
-/// What a client has said so far, in lines. Some servers end one at a line feed, some at a carriage return, some at both together, and
-/// take the other for a blank.
+/// A client's words so far, in lines. Some servers end one at a line feed, some at a carriage return, some at both
+/// together, and take the other for a blank.
 struct Look<'a> {
     name: &'a Host,
     /// The first bytes of all.
@@ -120,7 +120,8 @@ struct Look<'a> {
     is_answered: bool,
 }
 
-/// What load balancers put before a connection, for a server that goes on with whatever follows: TLS for another name, too.
+/// Prefix that load balancers put before a connection, for a server that goes on with whatever follows: TLS for another
+/// name, too.
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 impl<'a> Look<'a> {

@@ -26,7 +26,7 @@ const ASKING: Duration = Duration::from_secs(60);
 const HEAD_MAX: usize = 16 * 1024;
 const LINES_MAX: usize = 128;
 
-/// What a client wants.
+/// Wish of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     host: Host,
@@ -43,7 +43,7 @@ enum How {
     Request(Vec<u8>),
 }
 
-/// Why it is not understood.
+/// Reason why it is not understood.
 #[derive(Debug)]
 enum Unclear {
     /// With an answer for the client.

@@ -28,12 +28,12 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 
-/// What is to be looked at while it is passed on: what a client says first.
+/// First bytes of a client, which are looked at while they are passed on.
 pub(super) enum First<'a> {
     Nothing,
     /// A TLS hello of so many bytes.
     Hello(&'a Hellos<'a>, usize),
-    /// What is not known to be HTTP or TLS, and must not be.
+    /// Bytes that are not known to be HTTP or TLS, and must not be.
     Other(&'a Other<'a>),
 }
 
@@ -174,13 +174,13 @@ fn not_connected(errno: rustix::io::Errno) -> rustix::io::Result<()> {
 
 enum Passed {
     All,
-    /// What the other side had no room for.
+    /// The other side had no room for this.
     Left(Vec<u8>),
     /// Nothing more will come.
     End,
 }
 
-/// What became of what was read, how much that was, and how much of it was written.
+/// Passes bytes on. It returns what became of what was read, how much that was, and how much of it was written.
 fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<(Passed, usize, usize)> {
     let (_, read) = rustix::net::recv(from, &mut *scratch, RecvFlags::empty())?;
     if read == 0 {

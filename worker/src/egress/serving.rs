@@ -1,4 +1,4 @@
-//! What is served: the broker's wishes, the connections that it has announced, and questions for names.
+//! Service of egress: the broker's wishes, the connections that it has announced, and questions for names.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -44,14 +44,14 @@ const QUIET: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most questions that the kernel keeps for a socket: each takes more of its buffer (`rmem_default`) than this many could.
 const SET_ASIDE: usize = 4096;
-/// Why a call that speaks in the clear to egress is not let out like that.
+/// Reason why a call that speaks in the clear to egress is not let out like that.
 const NOT_SECURED: &str = "its credential is for another name or port, and it does not go there in the clear";
-/// Why a call is refused what its session may reach.
+/// Reason why a call is refused what its session may reach.
 const NARROWED: &str = "a rule narrows this call to less";
 /// Most reports that wait for the broker to hear them.
 const REPORTS: usize = 4096;
 
-/// What egress listens on.
+/// Sockets that egress listens on.
 pub(super) struct Sockets {
     pub(super) listener: std::net::TcpListener,
     pub(super) names: Option<std::net::UdpSocket>,
@@ -63,7 +63,7 @@ pub(super) struct Egress {
     resolver: Resolver,
     credentials: Credentials,
     book: Mutex<Book>,
-    /// What has come from the ports on loopback from which connections are to come, the last one last.
+    /// Connections from the ports on loopback from which connections are to come, the last one last.
     expected: Mutex<HashMap<u16, Vec<TcpStream>>>,
     /// Something has come from one of them.
     came: Notify,
@@ -71,7 +71,7 @@ pub(super) struct Egress {
     seats: Arc<Seats>,
     questions: Arc<Semaphore>,
     broker: AsyncFd<Channel>,
-    /// What the broker's socket had no room for.
+    /// Reports that the broker's socket had no room for.
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
     calls: Mutex<Calls>,
@@ -82,7 +82,7 @@ pub(super) struct Egress {
     is_late: Notify,
 }
 
-/// What is known of calls, while they last.
+/// Facts known of calls, while they last.
 #[derive(Default)]
 struct Calls {
     tasks: HashMap<u64, Vec<AbortHandle>>,
@@ -135,7 +135,7 @@ impl Drop for Seat {
 pub(super) struct Asker {
     /// The call: as in [`Reach`].
     pub(super) call: u64,
-    /// What it may connect to, if that is less than what its session may.
+    /// Network that it may connect to, if that is less than what its session may.
     pub(super) within: Option<Network>,
 }
 
@@ -151,15 +151,15 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether it leads to this machine, so that it is known at once whether anybody is there: whoever does not wait for that
-    /// can be told all the same.
+    /// True if it leads to this machine, so that it is known at once whether anybody is there: whoever does not wait
+    /// for that can be told all the same.
     fn is_near(&self) -> bool {
         self.addresses.iter().all(|place| place.ip().is_loopback())
     }
 }
 
 impl Route {
-    /// Why what is spoken is not what was granted, if only HTTP at 80 and TLS at 443 were.
+    /// Reason why what is spoken is not what was granted, if only HTTP at 80 and TLS at 443 were.
     pub(super) fn other_than(&self, spoken: Spoken) -> Option<&'static str> {
         let port = self.addresses.first().filter(|_| self.only_web)?.port();
         let is_secured = self.made_for.as_ref().is_some_and(|made_for| made_for.outfit.is_secured());
@@ -173,7 +173,7 @@ impl Route {
     }
 }
 
-/// Why there is no route.
+/// Reason why there is no route.
 pub(super) enum NoRoute {
     Refused { host: String, reason: Option<String> },
     Failed { host: String, errno: i32 },
@@ -281,8 +281,8 @@ impl Egress {
         }
     }
 
-    /// Whether a question that is read now may be one of a call that may reach less than its session. All that the broker has said
-    /// is heard first.
+    /// True if a question that is read now may be one of a call that may reach less than its session. All that the
+    /// broker has said is heard first.
     fn is_narrowed(self: &Arc<Self>) -> bool {
         let any = || !lock(&self.calls).narrowed.is_empty();
         let mut narrowed = any();
@@ -380,7 +380,7 @@ impl Egress {
         Ok(Server::new(socket, Account::open(meter, Arc::clone(&self.meter), Arc::new(tell))))
     }
 
-    /// Why a call may carry no more, if it may not.
+    /// Reason why a call may carry no more, if it may not.
     fn excess(&self, call: u64) -> Option<String> {
         let meter = lock(&self.calls).meters.get(&call).cloned()?;
         meter::excess(&meter, &self.meter)
@@ -418,7 +418,7 @@ impl Egress {
         self.route_to(&Host::Name(name.to_string()), place.port(), asker).await
     }
 
-    /// The same, by name.
+    /// Route by name.
     pub(super) async fn route_to(&self, name: &Host, port: u16, asker: &Asker) -> Result<Route, NoRoute> {
         let host = format!("{name}:{port}");
         let both = || std::iter::once(&self.network).chain(&asker.within);
@@ -641,7 +641,7 @@ fn accept_at_once(listener: &TcpListener) -> rustix::io::Result<(OwnedFd, Option
     rustix::net::acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
-/// Whether a socket is one end of a connection. One that was reset has no peer any more.
+/// True if a socket is one end of a connection. One that was reset has no peer any more.
 fn is_connected(socket: &TcpStream) -> bool {
     rustix::net::getpeername(socket).is_ok()
 }
@@ -697,7 +697,7 @@ impl<'a> Expecting<'a> {
         None
     }
 
-    /// What has come and is connected: there is at most one.
+    /// Connection that has come and is connected: there is at most one.
     fn alive(&self) -> Option<TcpStream> {
         let came = lock(&self.egress.expected).get_mut(&self.from).map(std::mem::take)?;
         let (mut alive, dead): (Vec<_>, Vec<_>) = came.into_iter().partition(is_connected);

@@ -28,7 +28,7 @@ use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Targe
 /// Longer than anything takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a name leads to, as the host's name server says at the moment.
+/// Addresses that a name leads to, as the host's name server says at the moment.
 type Table = Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>;
 
 /// A name server of the host's: it answers from a table, and what is not in it does not exist. Each answer holds for no time.
@@ -79,7 +79,7 @@ struct Served {
     at: SocketAddr,
     names: UdpSocket,
     table: Table,
-    /// What it asked the host's name server.
+    /// Names that it asked the host's name server.
     asked: Arc<Mutex<Vec<String>>>,
     routes: Option<tokio::sync::mpsc::UnboundedSender<(OwnedFd, Route)>>,
     ended: mpsc::Receiver<()>,
@@ -216,7 +216,7 @@ impl Served {
         client
     }
 
-    /// What a call has carried, as the broker asks for it.
+    /// Bytes that a call has carried, as the broker asks for them.
     fn carried(&self, call: u64) -> Carried {
         let (ours, theirs) = Channel::pair().unwrap();
         self.broker.send(&ToEgress::Count { call }, &[theirs.as_fd()]).unwrap();
@@ -234,7 +234,7 @@ impl Served {
         assert_eq!(self.broker.receive_if_there::<FromEgress>().unwrap(), None);
     }
 
-    /// Why a connection was ended.
+    /// Reason why a connection was ended.
     fn reason(&self) -> String {
         let told = self.told();
         let FromEgress::Ended { call: 7, host, reason } = told else { panic!("{told:?}") };
@@ -322,7 +322,7 @@ fn only_granted_names_have_addresses() {
     served.nothing_told();
 }
 
-/// What a name below a granted one is called may say something: nobody outside is asked for it until a call connects that may.
+/// A name below a granted one may say something: nobody outside is asked for it until a call connects that may.
 #[test]
 fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     let (at, _) = server(drop);
@@ -414,7 +414,7 @@ fn what_could_not_be_asked_is_no_answer() {
     assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0), "the control");
 }
 
-/// What is no question harms nobody: the next is answered.
+/// A malformed question harms nobody: the next is answered.
 #[test]
 fn malformed_questions_are_answered_or_not_heard() {
     let served = serve(&["good.example"]);
@@ -1223,7 +1223,7 @@ fn b13_an_upgrade_that_no_server_has_agreed_to_is_none() {
     served.nothing_told();
 }
 
-/// What names no host passes where a port was granted, and only there.
+/// A protocol that names no host passes where a port was granted, and only there.
 #[test]
 fn other_protocols_pass_where_a_port_was_granted() {
     let (at, heard) = server(|mut socket| {
@@ -1402,7 +1402,7 @@ fn thousands_of_connections_are_served_at_once() {
     drop((clients, echo.join().unwrap()));
 }
 
-/// What programs that insist on a proxy find: granted hosts, and a sentence for others (B10, B13).
+/// Programs that insist on a proxy find granted hosts, and a sentence for others (B10, B13).
 #[test]
 fn b10_a_proxy_leads_to_granted_hosts_alone() {
     let (at, _) = web_server();

@@ -36,7 +36,7 @@ pub(super) struct Resolver {
     v6: TokioResolver,
 }
 
-/// Why a name leads nowhere: what is said of one kind of address, the later of these.
+/// Reason why a name leads nowhere: what is said of one kind of address, the later of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Unresolved {
     /// It does not exist.
@@ -107,7 +107,7 @@ impl Resolver {
     }
 }
 
-/// Why an address that a name leads to is not connected to.
+/// Reason why an address that a name leads to is not connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unreachable {
     /// It is one that a grant of the name does not cover.
@@ -146,7 +146,7 @@ pub(super) fn reachable(addresses: &[IpAddr], port: u16, network: &Network) -> R
     Ok(alternating.copied().take(ADDRESSES_MAX).collect())
 }
 
-/// What is special about an address: by the registries, or because it is this machine's. An error is why it cannot be reached.
+/// Peculiarity of an address: by the registries, or because it is this machine's. An error is why it cannot be reached.
 fn special(place: SocketAddr) -> Result<Option<&'static str>, i32> {
     if let Some(what) = Network::special(place.ip()) {
         return Ok(Some(what));
@@ -159,7 +159,8 @@ fn special(place: SocketAddr) -> Result<Option<&'static str>, i32> {
     }
 }
 
-/// Whether an address is one of this machine's, of which there may be several in one network: a socket can be bound to no other.
+/// True if an address is one of this machine's, of which there may be several in one network: a socket can be bound to
+/// no other.
 fn is_own(ip: IpAddr) -> Result<bool, i32> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -215,7 +216,7 @@ fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// What a program means that connects to no address: this machine (ip(7)).
+/// Address that a program means that connects to no address: this machine (ip(7)).
 pub(super) fn meant(place: SocketAddr) -> SocketAddr {
     let ip = match place.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -111,7 +111,7 @@ impl Place {
 const HELD: usize = 8;
 /// Children of one actor at most.
 const CHILDREN: usize = 2;
-/// What an actor writes and says.
+/// Text that an actor writes and says.
 const SECRET: &[u8] = b"said inside\n";
 
 struct Actor {

@@ -20,7 +20,7 @@ pub(crate) const ACTS: &[Act] = &[
 
 /// Calls of one child.
 const CALLS: u32 = 2000;
-/// What a child gets before it is killed: some call may have put it to sleep.
+/// Time that a child gets before it is killed: some call may have put it to sleep.
 const CHILD: Duration = Duration::from_millis(400);
 
 /// Calls that would only end the child, or take its own memory away from under it.
@@ -100,7 +100,8 @@ const NOTIFIED: &[i64] = &[
     legacy::UTIME,
 ];
 
-/// What arguments are chosen from. All memory is leaked: the kernel may write there at any time, and nobody reads it.
+/// Supply that arguments are chosen from. All memory is leaked: the kernel may write there at any time, and nobody
+/// reads it.
 struct Supply {
     pointers: Vec<u64>,
     pids: Vec<u64>,

@@ -95,7 +95,7 @@ fn exec_memfd(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-/// What came of many tries. PROGRAM tells by its status what it was started with.
+/// Results of many tries. PROGRAM tells by its status what it was started with.
 #[derive(Default)]
 struct Tally {
     /// Status 0.

@@ -116,7 +116,7 @@ fn smc(_args: &Args<'_>) -> Outcome {
     socket(AF_SMC, libc::SOCK_STREAM, 0).map(|_| json!({}))
 }
 
-/// What the datagram acts and the fast-open acts send; a listener of the test knows it again.
+/// Word that the datagram acts and the fast-open acts send; a listener of the test knows it again.
 const WORD: &[u8] = b"callgate-probe";
 
 fn send_to(at: &str, socket: &OwnedFd, flags: i32, address: &[u8]) -> Outcome {

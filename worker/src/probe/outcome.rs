@@ -1,12 +1,12 @@
-//! What an act comes to: facts it saw, or the one call that failed.
+//! Outcome of an act: facts it saw, or the one call that failed.
 
 use crate::probe::errno;
 use serde_json::{Map, Value, json};
 
-/// What an act saw, as members of its JSON line.
+/// Facts that an act saw, as members of its JSON line.
 pub(crate) type Outcome = Result<Value, Failure>;
 
-/// Why an act did not succeed.
+/// Reason why an act did not succeed.
 pub(crate) enum Failure {
     /// The kernel said no, to this call.
     Errno { at: String, number: i32 },

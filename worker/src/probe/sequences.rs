@@ -123,7 +123,7 @@ fn kind_bits(path: &CString) -> u64 {
     u64::try_from(path.to_bytes().len() & 7).unwrap_or(0)
 }
 
-/// What there is, without what differs between two trees that were made alike.
+/// Listing of what there is, without what differs between two trees that were made alike.
 fn listing(top: &Path, directory: &Path) -> Vec<(String, u32, u64, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -136,7 +136,7 @@ fn own_pair(args: &Args<'_>) -> Outcome {
     Ok(json!({ "sent": sent }))
 }
 
-/// What came of each try: `ok`, or an errno's name, and how often.
+/// Results of each try: `ok`, or an errno's name, and how often.
 fn race(args: &Args<'_>) -> Outcome {
     let (kind, rest) = (args.word(0)?, Args(args.rest(1)));
     let failed = |error: std::io::Error| Failure::io("bind", &error);

@@ -86,7 +86,7 @@ fn open(directory: &Path) -> Option<OwnedFd> {
     rustix::fs::fstat(&fd).is_ok_and(|stat| is_roots(&stat)).then_some(fd)
 }
 
-/// Whether it is root's, and nobody else may change it. Root sees its own files as they are.
+/// True if it is root's, and nobody else may change it. Root sees its own files as they are.
 fn is_roots(stat: &Stat) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let shown_as_nobodys = stat.st_uid == NOBODY && ![0, NOBODY].contains(&own);
@@ -97,7 +97,7 @@ fn is_program(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0 && is_roots(stat)
 }
 
-/// Whether the session may write at, below or above it.
+/// True if the session may write at, below or above it.
 fn is_written(directory: &Path, plan: &SessionPlan) -> bool {
     let mut written = plan.rules().filter(|rule| rule.access.changes()).map(|rule| rule.path.as_path());
     written.any(|path| {
@@ -106,7 +106,7 @@ fn is_written(directory: &Path, plan: &SessionPlan) -> bool {
     })
 }
 
-/// What a path leads to, without links.
+/// Path that a path leads to, without links.
 #[expect(clippy::disallowed_methods, reason = "only says where to look; what is granted is the file that is then held")]
 fn real(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()

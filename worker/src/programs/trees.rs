@@ -45,7 +45,7 @@ impl Tree {
         self.fd.as_fd()
     }
 
-    /// Whether this file, which the kernel calls so, lies in it.
+    /// True if this file, which the kernel calls so, lies in it.
     pub(super) fn holds(&self, file: FileId, path: &Path) -> bool {
         let Ok(own) = path_of(self.fd.as_fd()) else { return false };
         let Ok(below) = path.strip_prefix(own) else { return false };
@@ -88,7 +88,7 @@ mod tests {
         Tree { id: file_of(&rustix::fs::fstat(&fd).unwrap()), fd }
     }
 
-    /// Whether a tree holds what is open as this, by the kernel's name for it.
+    /// True if a tree holds what is open as this, by the kernel's name for it.
     fn holds(tree: &Tree, file: &fs::File) -> bool {
         let id = file_of(&rustix::fs::fstat(file).unwrap());
         let located = locate(std::slice::from_ref(tree), id, &path_of(file.as_fd()).unwrap());
@@ -96,7 +96,7 @@ mod tests {
         located.below == [tree.id]
     }
 
-    /// What counts is the directory that is held, and the way from there to the file.
+    /// The directory that is held decides, and the way from there to the file.
     #[test]
     fn s0_39_what_lies_in_a_tree_is_found_from_its_directory() {
         let place = tempfile::tempdir().unwrap();

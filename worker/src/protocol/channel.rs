@@ -25,7 +25,7 @@ const TAG_INLINE: u8 = b'J';
 const TAG_MEMFD: u8 = b'M';
 const TAG_DATA: u8 = b'D';
 
-/// What one process says to another.
+/// Message of one process to another.
 ///
 /// Invariant: a longer one is refused before it is read. Read as JSON it is many times as long in memory, and who sends may have
 /// been taken over; so each kind says how long it has reason to be.

@@ -1,4 +1,4 @@
-//! What broker and egress say to each other.
+//! Messages of broker and egress to each other.
 //!
 //! Egress stands in the host's network. The broker makes the sockets that egress listens on, in the session's network, and
 //! hands them over with [`Serve`]. For each connection that a call asks for, the broker sends [`Reach`] with one end of a
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 /// namespaces, the UDP socket on which the session's programs ask for names.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Serve {
-    /// What may be reached.
+    /// Network that may be reached.
     pub(crate) network: Network,
-    /// Whether the UDP socket comes with it.
+    /// True if the UDP socket comes with it.
     pub(crate) names: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Serve {
 /// it, for workers are copies of theirs.
 #[derive(Serialize, Deserialize)]
 pub struct SealedCredential {
-    /// What it is for.
+    /// Credential and the requests that it is for.
     pub credential: Credential,
     /// Its value.
     pub value: String,
@@ -48,7 +48,8 @@ pub(crate) enum ToEgress {
         /// Which: as in [`Reach`].
         call: u64,
     },
-    /// What have a call's connections carried? Carries the other end of a channel for [`Carried`](callgate_policy::envelope::Carried).
+    /// Asks what a call's connections have carried. Carries the other end of a channel for
+    /// [`Carried`](callgate_policy::envelope::Carried).
     Count {
         /// Which: as in [`Reach`].
         call: u64,
@@ -65,10 +66,10 @@ pub(crate) enum ToEgress {
 pub(crate) struct Reach {
     /// Whose: the number of the call's worker.
     pub(crate) call: u64,
-    /// What it may connect to, if that is less than what its session may.
+    /// Network that it may connect to, if that is less than what its session may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) within: Option<Network>,
-    /// What to.
+    /// Target of the connection.
     pub(crate) to: Target,
     /// The port on loopback from which the connection will come. Whatever else comes is not served.
     pub(crate) from: u16,
@@ -76,7 +77,7 @@ pub(crate) struct Reach {
     pub(crate) wait: bool,
 }
 
-/// What a call wants to connect to.
+/// Target that a call wants to connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -107,19 +108,19 @@ pub(crate) enum Made {
 pub(crate) enum Reached {
     /// The connection may be made: egress will serve it.
     Ready {
-        /// What it leads to, as people write it: `name:port`.
+        /// Host that it leads to, as people write it: `name:port`.
         host: String,
     },
     /// Egress has the other end of what is connected.
     Taken,
     /// It was not granted.
     Refused {
-        /// What it would have led to, as people write it.
+        /// Host that it would have led to, as people write it.
         host: String,
     },
     /// It was granted, and there is nothing to be reached.
     Failed {
-        /// What it would have led to.
+        /// Host that it would have led to.
         host: String,
         /// As connect(2) tells of it.
         errno: i32,
@@ -145,9 +146,9 @@ pub(crate) enum FromEgress {
     Refused {
         /// Whose: as in [`Reach`].
         call: u64,
-        /// What it would have led to, as people write it: `name:port`.
+        /// Host that it would have led to, as people write it: `name:port`.
         host: String,
-        /// Why, if it is for another reason than that it was not granted.
+        /// Reason, if it is another than that it was not granted.
         reason: Option<String>,
     },
     /// A connection was ended for what was said in it: another name in TLS or HTTP than the one that it was made for, an
@@ -157,7 +158,7 @@ pub(crate) enum FromEgress {
         call: u64,
         /// Where it led, as people write it.
         host: String,
-        /// What for, as people write it.
+        /// Reason, as people write it.
         reason: String,
     },
 }

@@ -40,7 +40,7 @@ pub struct ProgramFdsSent {
 }
 
 impl<'a> ProgramFds<BorrowedFd<'a>> {
-    /// What the frame says of them, and they themselves as they travel.
+    /// Description for the frame, and they themselves as they travel.
     #[must_use]
     pub fn send(&self) -> (ProgramFdsSent, Vec<BorrowedFd<'a>>) {
         let sent = ProgramFdsSent {
@@ -95,7 +95,7 @@ pub struct SessionFdsSent {
 }
 
 impl<'a> SessionFds<BorrowedFd<'a>> {
-    /// What the frame says of them, and they themselves as they travel.
+    /// Description for the frame, and they themselves as they travel.
     #[must_use]
     pub fn send(&self) -> (SessionFdsSent, Vec<BorrowedFd<'a>>) {
         let sent = SessionFdsSent {

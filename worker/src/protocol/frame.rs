@@ -69,14 +69,14 @@ pub enum Leftover {
     Directory {
         /// Where.
         path: String,
-        /// Why it stays, if that is known.
+        /// Reason why it stays, if that is known.
         errno: Option<i32>,
     },
     /// It was killed, and does not end.
     Process {
         /// Its number on the host.
         pid: i32,
-        /// What it calls itself.
+        /// Name that it calls itself.
         name: String,
     },
 }
@@ -98,9 +98,10 @@ impl fmt::Display for Leftover {
 /// directory for what results have no room for, that of its parent and its own; last, what its egress adds to requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OpenSession {
-    /// What the session may do.
+    /// Plan of what the session may do.
     pub plan: SessionPlan,
-    /// Whether the last descriptor is a file with [`SealedCredential`](super::SealedCredential)s, for its egress and nobody else.
+    /// True if the last descriptor is a file with [`SealedCredential`](super::SealedCredential)s, for its egress and
+    /// nobody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub credentials: bool,
 }
@@ -111,7 +112,7 @@ pub struct OpenSession {
 pub enum SessionReply {
     /// The session stands. Carries its [`SessionFds`](super::SessionFds).
     Ready {
-        /// What confined it.
+        /// Steps that confined it.
         steps: SessionSteps,
         /// Which descriptors come with it.
         fds: SessionFdsSent,
@@ -122,12 +123,12 @@ pub enum SessionReply {
     Report {
         /// The number of the question.
         question: u64,
-        /// What the call has changed.
+        /// Changes by the call.
         changes: Box<Changes>,
     },
 }
 
-/// What confined a session, each step confirmed, in order.
+/// Steps that confined a session, each confirmed, in order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SessionSteps {
     /// All of its processes.
@@ -148,7 +149,7 @@ pub enum ToBroker {
         worker: u64,
         /// To tell its answer from that to another, which nobody waited for.
         question: u64,
-        /// Whether it has ended; then the broker keeps nothing of it.
+        /// True if it has ended; then the broker keeps nothing of it.
         is_over: bool,
     },
 }
@@ -158,7 +159,7 @@ pub enum ToBroker {
 pub struct AboutToRun {
     /// To tell the answers apart.
     pub question: u64,
-    /// What it runs, by the name that the session has for it.
+    /// Program that it runs, by the name that the session has for it.
     pub program: HostPath,
     /// The kernel's own copy of its arguments.
     pub argv: Vec<HostPath>,
@@ -169,7 +170,7 @@ pub struct AboutToRun {
 pub struct MayRun {
     /// Which question it answers.
     pub question: u64,
-    /// Why it may not.
+    /// Reason why it may not.
     pub refused: Option<String>,
 }
 
@@ -193,13 +194,14 @@ impl StepFailure {
         format!("{}{}", self.what, errno_text(&self.errno))
     }
 
-    /// Whether a path that a rule names is not there (ENOENT, ENOTDIR): not the host's fault.
+    /// True if a path that a rule names is not there (ENOENT, ENOTDIR): not the host's fault.
     #[must_use]
     pub fn is_missing_path(&self) -> bool {
         matches!((self.step, self.errno), (Step::Landlock | Step::Mounts, Some(libc::ENOENT | libc::ENOTDIR)))
     }
 
-    /// What has to be raised, if a step failed for a limit: the host does not refuse it, and would do it another time.
+    /// Limit that has to be raised, if a step failed for a limit: the host does not refuse it, and would do it another
+    /// time.
     #[must_use]
     pub fn limit(&self) -> Option<&'static str> {
         match self.errno? {
@@ -219,8 +221,8 @@ fn errno_text(errno: &Option<i32>) -> String {
     errno.map(|e| format!(": {}", std::io::Error::from_raw_os_error(e))).unwrap_or_default()
 }
 
-/// Whether a worker may make threads (`callgate_policy::plan::seccomp`). Settled when it is made ready, before its call is
-/// known: a search gets a worker that may, every other call one that may not.
+/// Permission of a worker to make threads (`callgate_policy::plan::seccomp`). Settled when it is made ready, before its
+/// call is known: a search gets a worker that may, every other call one that may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Threads {
@@ -238,7 +240,7 @@ pub enum ToZygote {
     Prepare {
         /// Chosen by the supervisor, unique in the session.
         worker: u64,
-        /// What it may make.
+        /// Permission to make threads.
         threads: Threads,
     },
     /// Kill a worker that was asked to end and did not.
@@ -277,7 +279,7 @@ pub enum FromZygote {
 pub enum ToWorker {
     /// The call. A program's carries its [`ProgramFds`](super::ProgramFds).
     Call {
-        /// What to do.
+        /// Plan of the work.
         plan: Box<CallPlan>,
         /// Which descriptors come with it, if it is a program's.
         fds: ProgramFdsSent,
@@ -340,7 +342,7 @@ pub struct ProgramEnd {
 pub struct LimitHit {
     /// Which.
     pub limit: LimitName,
-    /// What was used when that was seen, in the limit's own unit.
+    /// Amount that was used when that was seen, in the limit's own unit.
     pub used: u64,
 }
 
@@ -381,11 +383,11 @@ pub enum ToolEnd {
     },
     /// With an error.
     Error {
-        /// What went wrong, and the next step.
+        /// Message: what went wrong, and the next step.
         text: String,
         /// The kernel's answer, where that was the cause.
         errno: Option<i32>,
-        /// What kind of error it is.
+        /// Kind of error.
         code: ErrorCode,
     },
 }
@@ -404,7 +406,7 @@ pub enum Register {
     },
     /// They may do less: from the worker, before anything untrusted runs.
     Call {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
         /// Trees that may be changed.
         trees: Vec<HostPath>,
@@ -415,7 +417,7 @@ pub enum Register {
     },
     /// They may read what the session may, and change less: as above, from the worker, before anything untrusted runs.
     Narrowed {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
         /// Trees that may be changed. One to which its own path does not lead without links counts as none.
         trees: Vec<HostPath>,
@@ -424,37 +426,37 @@ pub enum Register {
     },
     /// They may change nothing and start only what reads: as above, from the worker, before anything untrusted runs.
     Reading {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
     },
     /// They are a program of the host's beside the calls, whose servers on loopback these may reach: as above, from the worker,
     /// before anything of it runs.
     Serves {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
     },
     /// They are the program that is the session's agent, and may connect to its endpoint: as above, from the worker, before anything
     /// of it runs. Carries the channel on which the broker hands over each connection, as [`AtEndpoint`].
     Endpoint {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
     },
     /// They may connect to less: as above, from the worker, before anything untrusted runs.
     Network {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
-        /// What of the session's they may connect to.
+        /// Part of the session's network that they may connect to.
         network: Network,
     },
     /// The worker's program is gone with all that it started: from the worker, which may be given another. Only of a call
     /// that had asked, might do less than the session, or served it.
     Again {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
     },
     /// They are gone.
     Gone {
-        /// As above.
+        /// In the session's PID namespace.
         pid: i32,
     },
 }

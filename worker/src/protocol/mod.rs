@@ -1,4 +1,4 @@
-//! What the processes of one session say to each other.
+//! Messages of the processes of one session to each other.
 //!
 //! Control frames are JSON of at most [`FRAME_MAX`] bytes over `SOCK_SEQPACKET`; a larger one travels as a sealed memfd, if it is
 //! of a kind that may be larger ([`Message::LONGEST`]). None of a worker's is.

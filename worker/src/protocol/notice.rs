@@ -51,7 +51,7 @@ pub fn accept(file: OwnedFd) -> io::Result<File> {
     }
 }
 
-/// Whether a worker's call has something to report, or one that shares its word.
+/// True if a worker's call has something to report, or one that shares its word.
 ///
 /// # Errors
 /// From pread(2): a file that is shorter than it should be.

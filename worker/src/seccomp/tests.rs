@@ -32,7 +32,7 @@ impl Call {
     }
 }
 
-/// What the kernel's interpreter does (Documentation/networking/filter.rst). `None` for a program that it would not
+/// Imitation of the kernel's interpreter (Documentation/networking/filter.rst). `None` for a program that it would not
 /// have accepted.
 fn run(program: &[BpfInsn], call: Call, covered: &mut [bool]) -> Option<(u32, usize)> {
     const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;

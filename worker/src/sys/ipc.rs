@@ -32,7 +32,7 @@ pub(crate) fn shm_creator(id: i32) -> io::Result<Pid> {
     Ok(about.shm_cpid)
 }
 
-/// What `IPC_SET` changes of a segment.
+/// Fields of a segment that `IPC_SET` changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access {
     pub(crate) uid: u32,

@@ -18,9 +18,9 @@ pub const NUMBERS: usize = 4;
 pub struct Entry<'a> {
     /// The directory of both names.
     pub directory: BorrowedFd<'a>,
-    /// What has this name
+    /// Name of the file that is moved or removed.
     pub from: &'a CStr,
-    /// gets this one, or is removed.
+    /// Name that it gets; without one it is removed.
     pub to: Option<&'a CStr>,
     /// The flags of renameat2(2).
     pub flags: u32,

@@ -22,8 +22,8 @@ const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` (linux/seccomp.h).
 const SYNC_WAKE_UP: u64 = 1;
 
-/// Whether the kernel hands the processor from the caller to the answerer and back, as one waits for the other: a hint, which
-/// kernels before 6.6 do not know.
+/// Has the kernel hand the processor from the caller to the answerer and back, as one waits for the other: a hint,
+/// which kernels before 6.6 do not know.
 pub(crate) fn hand_over(listener: BorrowedFd<'_>, hands_over: bool) -> bool {
     let flags = if hands_over { SYNC_WAKE_UP } else { 0 };
     // SAFETY: the flags are passed by value; nothing is dereferenced.
@@ -46,20 +46,20 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notificatio
     }
 }
 
-/// Whether all are gone who could ask.
+/// True if all are gone who could ask.
 pub(crate) fn is_over(listener: BorrowedFd<'_>) -> io::Result<bool> {
     let mut fds = [PollFd::new(listener, PollFlags::empty())];
     poll(&mut fds, PollTimeout::ZERO)?;
     Ok(fds[0].revents().is_some_and(says_over))
 }
 
-/// Whether a poll of a listener says so. An error is none: that is what it gives when it was interrupted, as by a signal that
-/// stops this process, while another thread held the listener's lock (Linux 6.18, `seccomp_notify_poll`).
+/// True if a poll of a listener says so. An error is none: that is what it gives when it was interrupted, as by a
+/// signal that stops this process, while another thread held the listener's lock (Linux 6.18, `seccomp_notify_poll`).
 pub(crate) fn says_over(happened: PollFlags) -> bool {
     happened.contains(PollFlags::POLLHUP)
 }
 
-/// Whether the call still waits: if so, what was read from its thread was this thread's, not a reused id's.
+/// True if the call still waits: if so, what was read from its thread was this thread's, not a reused id's.
 pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: a live u64, which the kernel reads.
     uninterrupted(|| unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) })

@@ -81,7 +81,7 @@ pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, Failu
     Ok(answer)
 }
 
-/// The same for a call that makes a descriptor.
+/// Makes a call that makes a descriptor.
 pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, Failure> {
     let made = call(at, number, args)?;
     let made =

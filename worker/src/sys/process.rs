@@ -144,13 +144,13 @@ pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
     errno_if_negative(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-/// Whether a thread is the first of its process, whose number it has: only then is there a thread of that number in a process of
-/// that number (tgkill(2)). A fiftieth of what its status costs.
+/// True if a thread is the first of its process, whose number it has: only then is there a thread of that number in a
+/// process of that number (tgkill(2)). A fiftieth of what its status costs.
 pub(crate) fn is_leader(tid: Pid) -> bool {
     is_thread_of(tid, tid)
 }
 
-/// Whether a thread is one of a process (tgkill(2)).
+/// True if a thread is one of a process (tgkill(2)).
 pub(crate) fn is_thread_of(process: Pid, tid: Pid) -> bool {
     // The signal 0 is none. One that may not be sent a signal is one that is there.
     signal_thread(process, tid, 0).map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |()| true)
@@ -172,7 +172,7 @@ pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
     errno_if_negative(unsafe { libc::getpgid(pid) }).ok()
 }
 
-/// What a signal carries (sigaction(2)), as its sender wrote it.
+/// Data that a signal carries (sigaction(2)), as its sender wrote it.
 #[repr(C, align(8))]
 pub(crate) struct SignalInfo([u8; Self::LENGTH]);
 
@@ -200,20 +200,20 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32, info: Option<&Sig
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a program is started with. Everything is made before the clone: the child may not allocate.
+/// Arguments of a program's start. Everything is made before the clone: the child may not allocate.
 pub(crate) struct Exec<'a> {
     /// Candidates for the executable, tried in order as execvp(3) does.
     pub(crate) files: &'a [CString],
     pub(crate) argv: &'a [CString],
     pub(crate) env: &'a [CString],
     pub(crate) working_dir: &'a CStr,
-    /// What becomes 0, 1 and 2.
+    /// Descriptors that become 0, 1 and 2.
     pub(crate) stdio: [BorrowedFd<'a>; 3],
-    /// What becomes its controlling terminal. It must be nobody's.
+    /// Terminal that becomes its controlling one. It must be nobody's.
     pub(crate) terminal: Option<BorrowedFd<'a>>,
     /// The ruleset of its domain, and that of a second one upon it.
     pub(crate) landlock: (BorrowedFd<'a>, Option<BorrowedFd<'a>>),
-    /// What of its own procfs directory is added to the first ruleset, which must be this program's alone.
+    /// Files of its own procfs directory that are added to the first ruleset, which must be this program's alone.
     pub(crate) own: &'a [OwnFile],
     /// The cgroup.procs of its cgroup.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
@@ -263,7 +263,8 @@ impl SpawnStep {
     }
 }
 
-/// Whether two processes have one memory (kcmp(2), `KCMP_VM`): one is in vfork(2), most likely. False if that cannot be told.
+/// True if two processes have one memory (kcmp(2), `KCMP_VM`): one is in vfork(2), most likely. False if that cannot be
+/// told.
 pub(crate) fn share_memory(one: Pid, other: Pid) -> bool {
     const KCMP_VM: i32 = 1;
     // SAFETY: takes integers only.
@@ -446,7 +447,7 @@ pub(crate) fn reset_signals() {
     unblock_signals();
 }
 
-/// What a person or an operator sends to end this process does so again, whatever was to be done about it.
+/// Has signals that a person or an operator sends to end this process do so again, whatever was to be done about it.
 pub fn be_ended_by_signals() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         // SAFETY: takes integers only; the signals are none that are refused.

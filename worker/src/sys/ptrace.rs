@@ -52,8 +52,8 @@ fn request(request: libc::c_uint, tid: Pid, data: usize) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a traced thread has come to: its number and wait(2)'s status word. `None` if there is nothing new. Of this thread's
-/// own tracees alone, since no other thread's are its business.
+/// Next event of a traced thread: its number and wait(2)'s status word. `None` if there is nothing new. Of this
+/// thread's own tracees alone, since no other thread's are its business.
 pub(crate) fn next_event() -> io::Result<Option<(Pid, i32)>> {
     let mut status = 0;
     let flags = libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;

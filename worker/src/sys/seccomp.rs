@@ -20,7 +20,7 @@ pub(crate) fn set_filter(program: &[sock_filter]) -> io::Result<()> {
     set_mode_filter(program, 0).map(|_zero| ())
 }
 
-/// The same, and returns the descriptor on which the kernel asks about notified calls. `WAIT_KILLABLE_RECV` (Linux
+/// Sets a filter, and returns the descriptor on which the kernel asks about notified calls. `WAIT_KILLABLE_RECV` (Linux
 /// 5.19) comes with it: without it any signal aborts and restarts a call that the listener already carried out.
 pub(crate) fn set_filter_with_listener(program: &[sock_filter]) -> io::Result<OwnedFd> {
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
@@ -132,8 +132,8 @@ mod tests {
     const EOPNOTSUPP: Expect = Expect::Is(-(libc::EOPNOTSUPP as i64));
     const HIGH: u64 = 1 << 32;
 
-    /// What is refused is refused with this very errno, and what lies next to it passes. Nobody listens in this test,
-    /// so that what the broker would be asked fails with ENOSYS.
+    /// Checks the base filter: what is refused is refused with this very errno, and what lies next to it passes. Nobody
+    /// listens in this test, so that what the broker would be asked fails with ENOSYS.
     fn check_base(strength: Strength) {
         let program = base_program(strength);
         // Route netlink is the broker's to give, of the session's own network.

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(tasks_of("id,n\nq,1\nr,2\n", "{n}", Some("id")).unwrap(), pairs(&[("q", "1"), ("r", "2")]));
     }
 
-    /// What makes no tasks is an error that says where.
+    /// A file that makes no tasks is an error that says where.
     #[test]
     fn x2_19_what_makes_no_tasks_is_an_error() {
         for (csv, instruction, id, says) in [

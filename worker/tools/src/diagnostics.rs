@@ -6,7 +6,7 @@ use super::{Contract, Kind};
 /// The name.
 pub const NAME: &str = "diagnostics";
 
-/// What `diagnostics` promises.
+/// Contract of `diagnostics`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read"],

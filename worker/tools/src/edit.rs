@@ -53,7 +53,7 @@ pub const EDIT_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `edit` promises.
+/// Contract of `edit`.
 pub const CONTRACT: Contract = Contract {
     name: "edit",
     requires: &["fs.read", "fs.write"],
@@ -66,9 +66,9 @@ pub const CONTRACT: Contract = Contract {
     kind: Kind::Plain,
 };
 
-/// What the worker is told where all occurrences are to be replaced.
+/// Word to the worker where all occurrences are to be replaced.
 pub const ALL: &str = "all";
-/// What it is told where lines may differ in white space.
+/// Word to it where lines may differ in white space.
 pub const FLEXIBLE: &str = "flexible";
 
 /// The longest file that is edited, bytes: it is held in memory, with what becomes of it.
@@ -118,12 +118,12 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     Ok(Output::of(Value::Object(data), false))
 }
 
-/// Whether the supervisor has said so: with `true`, or with a number, as some surfaces say it.
+/// True if the supervisor has said so: with `true`, or with a number, as some surfaces say it.
 fn is_told(args: &Value, name: &str) -> bool {
     args[name].as_bool().unwrap_or(false) || args[name].as_u64().is_some_and(|number| number > 0)
 }
 
-/// What is put where.
+/// Text to put, and its place.
 struct Splice<'n> {
     range: Range<usize>,
     new: Cow<'n, [u8]>,
@@ -160,7 +160,7 @@ impl Stage {
     }
 }
 
-/// What the file is to hold, where the first occurrence was, and how many there were.
+/// Text that the file is to hold, where the first occurrence was, and how many there were.
 fn replace_all(
     content: &[u8],
     (old, new): (&[u8], &[u8]),
@@ -186,12 +186,12 @@ fn replace_all(
     Ok((after, first, places.len()))
 }
 
-/// What the file holds, and what it was when that was read.
+/// Content of the file, and its status when that was read.
 pub(super) fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
     read(open(target.directory.as_fd(), &target.name, OFlags::NOFOLLOW, path)?, path)
 }
 
-/// The same of a file that is not changed.
+/// Content and status of a file that is not changed.
 pub(super) fn content_to_read(path: &HostPath, links: Links) -> Result<(Vec<u8>, Stat), ToolError> {
     let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
     let file = match links {
@@ -267,7 +267,7 @@ pub(super) fn listed(numbers: &[u64]) -> String {
     }
 }
 
-/// What may be the reason that a text is not found.
+/// Possible reason why a text is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {

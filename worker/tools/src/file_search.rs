@@ -50,7 +50,7 @@ pub const FILE_SEARCH_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `file_search` promises.
+/// Contract of `file_search`.
 pub const CONTRACT: Contract = Contract {
     name: "file_search",
     requires: &["fs.read"],
@@ -105,7 +105,7 @@ fn told(score: Score, path: PathBuf) -> Value {
     Value::Object(entry)
 }
 
-/// What is looked for.
+/// Thing that is looked for.
 struct Wanted {
     base: PathBuf,
     /// In lower case.
@@ -123,7 +123,7 @@ const WHOLE: Score = 1000;
 struct Ranked<'a> {
     wanted: &'a Wanted,
     matcher: Matcher,
-    /// What the query itself would have: the most.
+    /// Score that the query itself would have: the most.
     full: u16,
     best: BTreeSet<(Reverse<Score>, Vec<u8>)>,
     searched: u64,

@@ -30,10 +30,10 @@ pub const GLOB_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What a supervisor says, in place of which a model cannot: the file that has changed last is first (X3-8).
+/// Word that a supervisor says and a model cannot: the file that has changed last is first (X3-8).
 pub const NEWEST_FIRST: &str = "newest_first";
 
-/// What `glob` promises.
+/// Contract of `glob`.
 pub const CONTRACT: Contract = Contract {
     name: "glob",
     requires: &["fs.read"],

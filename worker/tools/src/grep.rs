@@ -63,7 +63,7 @@ pub const GREP_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `grep` promises.
+/// Contract of `grep`.
 pub const CONTRACT: Contract = Contract {
     name: "grep",
     requires: &["fs.read"],
@@ -78,7 +78,7 @@ pub const CONTRACT: Contract = Contract {
     kind: Kind::Searches,
 };
 
-/// What a surface tells the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).
+/// Word of a surface to the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).
 pub const SKIP_OVER: &str = "skip_over";
 
 /// Lines are shown up to this many bytes.
@@ -178,17 +178,17 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
         })
 }
 
-/// What is searched for.
+/// Search for a pattern.
 struct Search {
     matcher: RegexMatcher,
     context: usize,
-    /// Of a tree, only text of at most so many bytes.
+    /// Limit in bytes for the files of a tree, of which then only text is taken.
     skip_over: Option<u64>,
 }
 
 impl Search {
-    /// Whether a file of a tree is text that is short enough, where that is wanted. One that cannot be read is taken: the search
-    /// says why.
+    /// True if a file of a tree is text that is short enough, where that is wanted. One that cannot be read is taken:
+    /// the search says why.
     fn takes(&self, mut file: &File) -> bool {
         use std::io::{Read as _, Seek as _};
         let Some(most) = self.skip_over else { return true };
@@ -211,7 +211,7 @@ impl Search {
 /// One thread of a search.
 struct OneThread<'a> {
     search: &'a Search,
-    /// Of its own: its memory for searching is else handed from thread to thread, for every candidate.
+    /// A matcher of its own: its memory for searching is else handed from thread to thread, for every candidate.
     matcher: RegexMatcher,
     searcher: Searcher,
     found: First<Found>,
@@ -259,7 +259,7 @@ impl Visitor for OneThread<'_> {
     }
 }
 
-/// What was found in one file.
+/// Matches in one file.
 #[derive(Default)]
 struct Found {
     lines: Vec<Line>,
@@ -344,7 +344,7 @@ impl<'a> Lines<'a> {
         self.recent.push_back((number, kept.to_vec(), cut));
     }
 
-    /// What does not fit into what one result keeps is not looked for.
+    /// True if another match would fit: what does not fit into what one result keeps is not looked for.
     fn goes_on(&mut self) -> bool {
         self.found.lost |= self.size > HEAD_MAX + REST_MAX;
         !self.found.lost

@@ -56,7 +56,7 @@ pub mod write;
 pub use callgate_worker::toolset::{Kind, Output};
 pub use search::{EXCLUDE, INCLUDE};
 
-/// What a tool promises: its name, what it needs, and what a model reads about it.
+/// Contract of a tool: its name, what it needs, and what a model reads about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contract {
     /// The locked name (S0-9).
@@ -132,7 +132,7 @@ impl From<ToolError> for Failed {
     }
 }
 
-/// What a call runs with, besides its arguments.
+/// Context that a call runs with, besides its arguments.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The absolute path that the plan granted. It, never `args["path"]`, is what a tool opens: the argument was
@@ -143,13 +143,13 @@ pub struct Context {
     /// The most of the result that is shown: bytes of `content` as they are returned (base64 counts encoded), paths, or
     /// matches.
     pub limit: usize,
-    /// What was granted of `path`, if that is a directory to be searched: itself, or parts of it.
+    /// Part of `path` that was granted, if that is a directory to be searched: itself, or parts of it.
     pub roots: Vec<HostPath>,
     /// If not empty, a search tells of these alone.
     pub within: Vec<PathRegion>,
     /// How many threads a search has.
     pub threads: usize,
-    /// What symbolic links on the way are for.
+    /// Treatment of symbolic links on the way.
     pub links: Links,
     /// The certificates of authorities, for a tool that fetches.
     pub certificates: Vec<u8>,
@@ -157,7 +157,7 @@ pub struct Context {
     pub peer: Option<Arc<Peer>>,
 }
 
-/// What becomes of symbolic links on the way to a file.
+/// Treatment of symbolic links on the way to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// They lead where they lead.
@@ -227,7 +227,7 @@ impl Context {
         if self.may_tell_of(self.path.as_path()) { Ok(&self.path) } else { Err(refused()) }
     }
 
-    /// Whether the path is a directory, as far as it is granted. One of which only parts were granted need not be visible.
+    /// True if the path is a directory, as far as it is granted. One of which only parts were granted need not be visible.
     fn is_directory(&self) -> Result<bool, ToolError> {
         if !self.roots.contains(&self.path) {
             return Ok(true);
@@ -289,7 +289,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
     }
 }
 
-/// Why a tool gave no result. `Display` says what failed and on what, the cause is `source`, the way on is
+/// Reason why a tool gave no result. `Display` says what failed and on what, the cause is `source`, the way on is
 /// [`ToolError::next_step`]; [`ToolError::text`] is all three in a line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -305,9 +305,9 @@ pub enum ToolError {
     Argument {
         /// The argument.
         name: &'static str,
-        /// What it must be.
+        /// Type that it must have.
         wants: &'static str,
-        /// What it was, shortened.
+        /// Value that it had, shortened.
         found: String,
     },
     /// Lines and bytes were asked for in one call (C-27).
@@ -368,7 +368,7 @@ pub enum ToolError {
     NotRegular {
         /// The path.
         path: HostPath,
-        /// What it is.
+        /// Kind of file that it is.
         what: FileKind,
     },
     /// The path names no directory.
@@ -382,9 +382,9 @@ pub enum ToolError {
     Pattern {
         /// The argument.
         argument: &'static str,
-        /// What it was, shortened.
+        /// Pattern, shortened.
         pattern: String,
-        /// What is wrong with it.
+        /// Mistake in it.
         reason: String,
     },
     /// The text to be replaced is not in the file.
@@ -392,7 +392,7 @@ pub enum ToolError {
     NotFound {
         /// The file.
         path: HostPath,
-        /// What may be the cause.
+        /// Possible cause.
         why: edit::Mismatch,
     },
     /// The text to be replaced is there more than once.
@@ -431,7 +431,7 @@ pub enum ToolError {
     Open {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The file was open, and reading it failed.
@@ -439,7 +439,7 @@ pub enum ToolError {
     Read {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Only new files may be made, and the name is taken. What has it is as it was.
@@ -453,7 +453,7 @@ pub enum ToolError {
     Parent {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A symbolic link is on the way, and rules have judged the path as it is spelt.
@@ -475,7 +475,7 @@ pub enum ToolError {
     Temporary {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The new content could not be stored. The old content is as it was.
@@ -483,7 +483,7 @@ pub enum ToolError {
     Write {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The new content could not be given the old file's mode. The old content is as it was.
@@ -491,7 +491,7 @@ pub enum ToolError {
     Mode {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// No repository is there, nor above it as far as the call may look.
@@ -503,9 +503,9 @@ pub enum ToolError {
     /// A repository could not be read.
     #[error("{what}: {why}")]
     Repository {
-        /// What failed.
+        /// Act that failed.
         what: &'static str,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// A page was not fetched.
@@ -513,9 +513,9 @@ pub enum ToolError {
     Fetch {
         /// The page.
         url: String,
-        /// Why.
+        /// Reason.
         why: String,
-        /// What kind of error that is.
+        /// Kind of error.
         code: ErrorCode,
     },
     /// A database has done nothing.
@@ -523,9 +523,9 @@ pub enum ToolError {
     Database {
         /// Which, by its tool and its alias.
         database: String,
-        /// Why.
+        /// Reason.
         why: String,
-        /// What kind of error that is.
+        /// Kind of error.
         code: ErrorCode,
     },
     /// A provider has given no results.
@@ -533,9 +533,9 @@ pub enum ToolError {
     Search {
         /// Its name in a manifest.
         provider: String,
-        /// Why.
+        /// Reason.
         why: String,
-        /// What kind of error that is.
+        /// Kind of error.
         code: ErrorCode,
     },
     /// A workbook gave no result.
@@ -543,7 +543,7 @@ pub enum ToolError {
     Workbook {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// The reason.
         why: workbook::WorkbookError,
     },
     /// A file could not be removed. It is as it was.
@@ -551,7 +551,7 @@ pub enum ToolError {
     Remove {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A patch makes no sense, or does not fit. All files are as they were, unless it says otherwise.
@@ -560,11 +560,11 @@ pub enum ToolError {
     /// A service has not done what it was asked.
     #[error("ask {service}: {why}")]
     Service {
-        /// What people call it.
+        /// Name of it for people.
         service: &'static str,
-        /// Why.
+        /// Reason.
         why: String,
-        /// What kind of error that is.
+        /// Kind of error.
         code: ErrorCode,
     },
     /// A language server has not answered.
@@ -572,7 +572,7 @@ pub enum ToolError {
     LanguageServer {
         /// Its name.
         server: String,
-        /// Why.
+        /// Reason.
         why: lsp::LspError,
         /// The end of what it had written on standard error.
         words: String,
@@ -582,7 +582,7 @@ pub enum ToolError {
     Publish {
         /// The file.
         path: HostPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
@@ -595,7 +595,7 @@ impl ToolError {
         self.cause().and_then(io::Error::raw_os_error)
     }
 
-    /// What kind of error it is (X1-25).
+    /// Kind of error (X1-25).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -639,7 +639,7 @@ impl ToolError {
         }
     }
 
-    /// What the caller can do about it.
+    /// Next step of the caller.
     #[must_use]
     pub fn next_step(&self) -> Option<&'static str> {
         match self {
@@ -751,7 +751,7 @@ impl ToolError {
     }
 }
 
-/// Whether an error number is what the layers refuse with.
+/// True if an error number is what the layers refuse with.
 #[must_use]
 pub fn is_refusal(errno: i32) -> bool {
     matches!(errno, libc::EACCES | libc::EPERM | libc::EROFS)
@@ -773,7 +773,7 @@ fn next_step_for(errno: i32) -> Option<&'static str> {
     })
 }
 
-/// What a path names when it is not a regular file.
+/// Kind of what a path names when it is not a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
@@ -879,7 +879,7 @@ fn flag(args: &Value, name: &'static str) -> Result<bool, ToolError> {
     }
 }
 
-/// Whether a surface has told this: it says so by 1.
+/// True if a surface has told this: it says so by 1.
 fn is_told(args: &Value, name: &str) -> bool {
     args[name].as_u64() == Some(1)
 }

@@ -51,7 +51,7 @@ pub const LIST_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `list` promises.
+/// Contract of `list`.
 pub const CONTRACT: Contract = Contract {
     name: "list",
     requires: &["fs.read"],
@@ -68,7 +68,7 @@ pub const CONTRACT: Contract = Contract {
 pub const MOST: usize = 200;
 /// How many levels of a tree are shown unless the call says otherwise (X4-11).
 const DEPTH: u64 = 3;
-/// What a surface tells the worker to leave out what git ignores (S2-3).
+/// Word of a surface to the worker to leave out what git ignores (S2-3).
 pub const GITIGNORE: &str = "gitignore";
 
 /// Lists `ctx.path`.
@@ -242,7 +242,7 @@ impl Listing<'_> {
     }
 }
 
-/// What the directory says of an entry, or the entry itself where that says nothing.
+/// Kind of an entry as the directory has it, or the entry itself where that says nothing.
 fn kind_of(entry: &DirEntry) -> FileType {
     use std::os::unix::fs::FileTypeExt as _;
     let Some(kind) = entry.file_type() else { return FileType::Unknown };

@@ -10,7 +10,7 @@ use super::{Context, Contract, Kind, Output, ToolError, edit, name_path, require
 /// Where notes are kept, below the workspace.
 pub const FILE: &str = ".deepseek/notes.md";
 
-/// What `note` promises.
+/// Contract of `note`.
 pub const CONTRACT: Contract = Contract {
     name: "note",
     requires: &["fs.read", "fs.write"],

@@ -15,9 +15,9 @@ use super::{Context, HEAD, Output, ToolError};
 pub const NUMBER_LINES: &str = "number_lines";
 /// How many characters of a line are shown.
 pub const LINE_CHARS: &str = "line_chars";
-/// Whether the last line says how many there are.
+/// Word to the worker: the last line says how many there are.
 pub const COUNT_LINES: &str = "count_lines";
-/// Whether files are refused that are not text by their names (X4-10).
+/// Word to the worker: files are refused that are not text by their names (X4-10).
 pub const REFUSE_BINARY_NAMES: &str = "refuse_binary_names";
 /// The name whose definition is wanted.
 pub const SYMBOL: &str = "symbol";
@@ -171,7 +171,7 @@ const DEFINING: &[&str] = &[
     "namespace",
 ];
 
-/// Whether a line defines this name.
+/// True if a line defines this name.
 fn defines(line: &str, symbol: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     line.match_indices(symbol).any(|(at, _)| {

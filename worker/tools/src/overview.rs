@@ -19,7 +19,7 @@ mod languages;
 /// The name.
 pub const NAME: &str = "repo_overview";
 
-/// What `repo_overview` promises.
+/// Contract of `repo_overview`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read"],
@@ -89,7 +89,7 @@ const NAMES_MAX: usize = 4 * 1024 * 1024;
 const READ_MAX: u64 = 64 * 1024 * 1024;
 /// How much of a file is looked at for a NUL before it is taken for text.
 const BINARY_LOOK: usize = 8000;
-/// What a name takes beside its bytes.
+/// Bytes that a name takes beside its own.
 const ENTRY: usize = 64;
 
 /// Looks over `ctx.path`.
@@ -153,7 +153,7 @@ impl Sum {
     }
 }
 
-/// What one thread has counted.
+/// Counts of one thread.
 struct Counts<'a> {
     top: &'a Path,
     depth: usize,

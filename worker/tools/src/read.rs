@@ -58,7 +58,7 @@ pub const READ_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `read` promises.
+/// Contract of `read`.
 pub const CONTRACT: Contract = Contract {
     name: "read",
     requires: &["fs.read"],
@@ -72,8 +72,8 @@ pub const CONTRACT: Contract = Contract {
     kind: Kind::Plain,
 };
 
-/// What a surface tells the worker to say of a PDF: that it is one, in place of what is in it (X2-13). The supervisor then has
-/// `pdftotext` read it.
+/// Word of a surface to the worker to say of a PDF: that it is one, in place of what is in it (X2-13). The supervisor
+/// then has `pdftotext` read it.
 pub const PDF: &str = "pdf";
 
 const CHUNK: usize = 64 * 1024;
@@ -110,7 +110,7 @@ fn is_pdf(path: &HostPath, file: &File) -> bool {
         || file.read_exact_at(&mut magic, 0).is_ok_and(|()| magic == *b"%PDF-")
 }
 
-/// What part of the file was asked for.
+/// Part of the file that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Range {
     /// 1-based, inclusive; the whole file is all of its lines.
@@ -182,7 +182,7 @@ fn changed(before: &Stat, after: &Stat) -> bool {
     (before.st_size, before.st_mtime, before.st_mtime_nsec) != (after.st_size, after.st_mtime, after.st_mtime_nsec)
 }
 
-/// What was read, before it is cut and encoded.
+/// Bytes that were read, before they are cut and encoded.
 struct Found {
     /// At most one byte more than the limit, which says that there is more.
     bytes: Vec<u8>,
@@ -502,7 +502,7 @@ mod tests {
         data
     }
 
-    /// What this thread has read so far, in all.
+    /// Bytes that this thread has read so far, in all.
     fn bytes_read() -> Option<u64> {
         let io = fs::read_to_string("/proc/thread-self/io").ok()?;
         io.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()

@@ -1,5 +1,5 @@
-//! What the tools' results look like, as JSON Schemas (C-27). A result that was cut has `head` in place of what is listed
-//! second in `anyOf`.
+//! Results of the tools, as JSON Schemas (C-27). A result that was cut has `head` in place of what is listed second in
+//! `anyOf`.
 
 /// `read`.
 pub(super) const READ: &str = r#"{

@@ -1,4 +1,5 @@
-//! What `glob` and `grep` have in common: the walk through a tree, by ripgrep's own libraries, and results in one order.
+//! Parts that `glob` and `grep` have in common: the walk through a tree, by ripgrep's own libraries, and results in one
+//! order.
 //!
 //! Which files a search takes is what ripgrep takes: hidden ones and what `.gitignore`, `.ignore` and `.rgignore` name are
 //! left out, links are not followed, and only regular files count. It differs from a bare `rg` in three ways. The sandbox has
@@ -34,18 +35,19 @@ pub(super) const REST_MAX: usize = 8 * 1024 * 1024;
 /// How many things that could not be read are named.
 const UNREADABLE_MAX: usize = 20;
 
-/// What a surface tells the worker: only files that match one of these patterns (X2-15).
+/// Word of a surface to the worker: only files that match one of these patterns (X2-15).
 pub const INCLUDE: &str = "include";
-/// What a surface tells the worker: no files and no directories that match one of these, whatever else names them (X2-15, S4-4).
+/// Word of a surface to the worker: no files and no directories that match one of these, whatever else names them
+/// (X2-15, S4-4).
 pub const EXCLUDE: &str = "exclude";
 
-/// What is done with each file of a tree, on one of several threads.
+/// Treatment of each file of a tree, on one of several threads.
 pub(super) trait Visitor: Send {
     /// A file that the search takes. `named` if the call itself named it, and not its directory.
     fn file(&mut self, path: &Path, named: bool, trouble: &mut Trouble);
 }
 
-/// What could not be read.
+/// Files that could not be read.
 #[derive(Default)]
 pub(super) struct Trouble {
     /// The first that each thread met; which are first depends on chance, and so only few are told.
@@ -84,12 +86,12 @@ impl Trouble {
 pub(super) struct Chosen {
     /// By the pattern: what it ignores is not taken.
     pattern: Override,
-    /// The same by what a surface includes, if there is a pattern besides.
+    /// Patterns that a surface includes, if there is a pattern besides.
     included: Override,
-    /// What a surface excludes: it matches that.
+    /// Patterns that a surface excludes: it matches those.
     excluded: Override,
-    /// What ripgrep's walk is told of the pattern. A name that this matches is taken though it be hidden or ignored, so it
-    /// holds only what the pattern spells out.
+    /// Part of the pattern that ripgrep's walk is told. A name that this matches is taken though it be hidden or
+    /// ignored, so it holds only what the pattern spells out.
     spelt_out: Override,
     /// The directory that the pattern begins with: nothing outside of it can match.
     below: Option<PathBuf>,
@@ -102,7 +104,7 @@ impl Chosen {
         Self { pattern: none(), included: none(), excluded: none(), spelt_out: none(), below: None }
     }
 
-    /// The same within what a surface tells of it.
+    /// This selection within what a surface tells of it.
     ///
     /// # Errors
     /// A pattern that makes no sense.
@@ -118,9 +120,9 @@ impl Chosen {
         Ok(self)
     }
 
-    /// What `rg --glob` takes, but that a wildcard matches nothing that is hidden or ignored. Only what the pattern spells
-    /// out is taken whatever leaves it out: the directories that it begins with (`.git/**`, `target/**/*.d`), and a last
-    /// name that has no wildcard or begins with a dot (`.env`, `debug.log`, `.env*`).
+    /// Selection by what `rg --glob` takes, but that a wildcard matches nothing that is hidden or ignored. Only what
+    /// the pattern spells out is taken whatever leaves it out: the directories that it begins with (`.git/**`,
+    /// `target/**/*.d`), and a last name that has no wildcard or begins with a dot (`.env`, `debug.log`, `.env*`).
     pub(super) fn by(ctx: &Context, argument: &'static str, glob: &str) -> Result<Self, ToolError> {
         let bad = |reason: String| ToolError::Pattern { argument, pattern: super::shorten(&glob.into()), reason };
         let base = ctx.path.as_path();
@@ -185,7 +187,7 @@ fn spelt_out_of(globs: &[impl AsRef<str>]) -> Vec<&str> {
     spelt_out
 }
 
-/// Whether a part of a pattern stands for one name alone.
+/// True if a part of a pattern stands for one name alone.
 fn is_name(part: &str) -> bool {
     !matches!(part, "" | "." | "..") && !part.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }
@@ -218,7 +220,8 @@ fn starts(roots: &[&HostPath], chosen: &Chosen) -> Vec<Start> {
     roots.iter().filter_map(start).collect()
 }
 
-/// Whether an ignore file leaves out a directory below `root`, or one that it lies in: then the same walk does not get there.
+/// True if an ignore file leaves out a directory below `root`, or one that it lies in: then the same walk does not get
+/// there.
 fn is_ignored(root: &Path, directory: &Path) -> bool {
     let depth = directory.strip_prefix(root).map_or(0, |names| names.components().count());
     let wanted = directory.to_owned();
@@ -297,7 +300,7 @@ pub(super) fn walk<V: Visitor>(
     Ok(done.into_iter().unzip())
 }
 
-/// Whether so many threads can be made now. The walk's own library takes for granted that they can.
+/// True if so many threads can be made now. The walk's own library takes for granted that they can.
 fn may_have(threads: usize) -> bool {
     let (held, end) = std::sync::mpsc::channel::<()>();
     let end = Mutex::new(end);
@@ -417,7 +420,7 @@ impl<T> First<T> {
         Self { found: Vec::new(), size: 0, most, bound: None, lost: false }
     }
 
-    /// Whether something with this key could be kept; notes it as left out if not.
+    /// True if something with this key could be kept; notes it as left out if not.
     pub(super) fn wants(&mut self, key: &[u8]) -> bool {
         let wanted = self.bound.as_ref().is_none_or(|bound| key <= bound.as_slice());
         self.lost |= !wanted;
@@ -451,7 +454,7 @@ impl<T> First<T> {
         self.size = size;
     }
 
-    /// What several threads kept, as one; in order, and whether something was left out.
+    /// Results that several threads kept, as one; in order, and whether something was left out.
     pub(super) fn of_all(most: usize, all: impl IntoIterator<Item = Self>) -> (Vec<(Vec<u8>, T)>, bool) {
         let mut first = Self::new(most);
         for one in all {
@@ -475,7 +478,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Whether another would still be kept.
+    /// True if another would still be kept.
     pub(super) fn takes_more(&self) -> bool {
         self.rest.len() < REST_MAX
     }

@@ -40,7 +40,7 @@ pub fn run(args: &Value) -> Result<Output, ToolError> {
     Ok(Output::of(data, false))
 }
 
-/// What a command line is. Total: it ends for every text, and never panics.
+/// Commands of a command line. Total: it ends for every text, and never panics.
 #[must_use]
 pub fn understand(src: &str) -> Line {
     if src.len() > LINE_MAX {
@@ -100,7 +100,7 @@ fn first_error(root: Node<'_>) -> Option<usize> {
     }
 }
 
-/// Whether a word is a number, whatever the line does.
+/// True if a word is a number, whatever the line does.
 fn is_number(word: &Word) -> bool {
     match word {
         Word::Static(text) => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
@@ -112,7 +112,7 @@ fn is_number(word: &Word) -> bool {
     }
 }
 
-/// What bash reads as a word of its own grammar where a command's name stands.
+/// Words that bash reads as its own grammar's where a command's name stands.
 const RESERVED: &[&str] = &[
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "select",
     "function", "{", "}", "!", "[[", "]]", "coproc",
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
         Ok(children)
     }
 
-    /// The same, where a line's end would be the end of the command for bash.
+    /// Children, where a line's end would be the end of the command for bash.
     fn inline<'t>(&self, node: Node<'t>) -> Step<Vec<Node<'t>>> {
         let children = self.children(node)?;
         for pair in children.windows(2) {
@@ -472,7 +472,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What a simple command is made of, in the order of the text.
+    /// Parts of a simple command, in the order of the text.
     fn parts(&mut self, children: &[Node<'_>], of: usize) -> Step {
         let mut rest = children;
         while let Some((node, behind)) = rest.split_first() {

@@ -1,17 +1,17 @@
-//! Why a workbook gave no result.
+//! Reasons why a workbook gave no result.
 
 use std::io;
 
 use callgate_policy::failure::ErrorCode;
 
-/// Why a workbook gave no result.
+/// Reason why a workbook gave no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkbookError {
     /// It is something else.
     #[error("it is no workbook: {what}")]
     NoWorkbook {
-        /// What it looks like.
+        /// Kind of file that it looks like.
         what: &'static str,
     },
     /// It needs a password.
@@ -28,7 +28,7 @@ pub enum WorkbookError {
     /// It unpacks to more than this tool holds, or its cells reach further.
     #[error("it is too large to be read: {what}")]
     TooLarge {
-        /// What is.
+        /// Part that is too large.
         what: String,
     },
     /// A part of it is not what it must be.
@@ -36,13 +36,13 @@ pub enum WorkbookError {
     Broken {
         /// Which part.
         part: String,
-        /// What is wrong.
+        /// Mistake in it.
         why: String,
     },
     /// Reading the file failed.
     #[error("it cannot be read: {source}")]
     Read {
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// It has no such sheet.
@@ -78,7 +78,7 @@ pub enum WorkbookError {
 }
 
 impl WorkbookError {
-    /// What kind of error it is (X1-25).
+    /// Kind of error (X1-25).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -93,7 +93,7 @@ impl WorkbookError {
         }
     }
 
-    /// What the caller can do about it.
+    /// Next step of the caller.
     #[must_use]
     pub fn next_step(&self) -> Option<&'static str> {
         match self {

@@ -57,7 +57,7 @@ pub const WRITE_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `write` promises.
+/// Contract of `write`.
 pub const CONTRACT: Contract = Contract {
     name: "write",
     requires: &["fs.write"],
@@ -73,7 +73,7 @@ pub const CONTRACT: Contract = Contract {
 /// The implementation of `write` where it makes new files alone (S4-14).
 pub const CREATE: &str = "create";
 
-/// What `write` promises then. Its arguments are the same.
+/// Contract of `write` where it only creates. Its arguments are the same.
 pub const CREATE_CONTRACT: Contract = Contract {
     name: CREATE,
     description: "Create a new file that holds `content`. Nothing is overwritten: a name that is taken already, by \
@@ -130,7 +130,7 @@ fn written(path: &HostPath, content: &[u8], created: bool) -> Output {
     Output::of(Value::Object(data), false)
 }
 
-/// What happens where there is nothing.
+/// Treatment of a path where there is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
     /// The file is made, and the directories above it.
@@ -147,11 +147,11 @@ pub(super) struct Target<'a> {
     pub(super) name: OsString,
     /// The mode of the file that is there now; `None` when there is none.
     pub(super) replaces: Option<Mode>,
-    /// What happens to a file that is there by then.
+    /// Treatment of a file that is there by then.
     taken: Taken,
 }
 
-/// What happens to a file that has the name.
+/// Treatment of a file that has the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
     /// It is replaced.
@@ -264,7 +264,7 @@ impl<'a> Target<'a> {
         self.stage_by(write, making)
     }
 
-    /// The same of what `fill` writes.
+    /// Stages what `fill` writes.
     ///
     /// Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
     /// the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
@@ -317,12 +317,12 @@ impl<'a> Target<'a> {
             .map_err(|e| ToolError::Remove { path: self.path.clone(), source: e.into() })
     }
 
-    /// The same of a name that nothing may have by then.
+    /// This file for a name that nothing may have by then.
     pub(super) fn of_a_new_file(self) -> Self {
         Self { taken: Taken::IsAnError, ..self }
     }
 
-    /// Whether two names are one.
+    /// True if two names are one.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let directory = |target: &Self| rustix::fs::fstat(&target.directory).map(|stat| identity(&stat));
         self.name == other.name && directory(self).is_ok_and(|one| directory(other) == Ok(one))
@@ -334,7 +334,7 @@ impl<'a> Target<'a> {
 pub(super) enum Making {
     /// This one, which another file has.
     Exactly(Mode),
-    /// What the kernel leaves of this one.
+    /// Mode of which the kernel's mask leaves a part.
     Masked(Mode),
 }
 
@@ -355,7 +355,7 @@ impl Staged<'_> {
         self.temporary.name.as_deref()
     }
 
-    /// Whether the file must not be there.
+    /// True if the file must not be there.
     pub(super) fn is_new(&self) -> bool {
         self.target.taken == Taken::IsAnError
     }
@@ -365,7 +365,7 @@ impl Staged<'_> {
         self.temporary.name = None;
     }
 
-    /// Why it could not be put there.
+    /// Reason why it could not be put there.
     pub(super) fn refused(&self, e: Errno) -> ToolError {
         self.target.refused(e)
     }
@@ -476,7 +476,7 @@ fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result
     Ok(directory)
 }
 
-/// The same, name by name from the root, each of which has to be a directory itself.
+/// Opens the parent name by name from the root, each of which has to be a directory itself.
 pub(super) fn open_parent_without_links(path: &Path, if_missing: Missing) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;

@@ -28,7 +28,7 @@ impl Ports {
     /// Every port.
     pub const ALL: RangeInclusive<u16> = 1..=u16::MAX;
 
-    /// What a pattern without ports means.
+    /// Ports of a pattern that names none.
     pub(super) fn web() -> Self {
         Self { any: Vec::new(), http: true, https: true }
     }
@@ -66,13 +66,13 @@ impl Ports {
         Self { any: joined, http, https }
     }
 
-    /// Whether a port is one of them.
+    /// True if a port is one of them.
     #[must_use]
     pub fn holds(&self, port: u16) -> bool {
         self.holds_for_all(port) || (self.http && port == HTTP) || (self.https && port == HTTPS)
     }
 
-    /// Whether a port is one of them, whatever is said there.
+    /// True if a port is one of them, whatever is said there.
     #[must_use]
     pub fn holds_for_all(&self, port: u16) -> bool {
         self.any.iter().any(|(first, last)| (*first..=*last).contains(&port))
@@ -93,7 +93,7 @@ impl Ports {
         self.any.iter().all(lies_in) && (!self.http || other.holds(HTTP)) && (!self.https || other.holds(HTTPS))
     }
 
-    /// What both hold; `None` for nothing.
+    /// Intersection; `None` for nothing.
     pub(super) fn meet(&self, other: &Self) -> Option<Self> {
         let pairs = self.any.iter().flat_map(|mine| other.any.iter().map(move |theirs| (mine, theirs)));
         let both = pairs.map(|(mine, theirs)| (mine.0.max(theirs.0), mine.1.min(theirs.1)));

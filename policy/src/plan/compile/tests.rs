@@ -307,8 +307,8 @@ fn offline_switches_give_way_to_what_was_named() {
     assert_eq!(names.len(), env::OFFLINE.len());
 }
 
-/// What is typed may not change which code a granted program runs; what a manifest says may, and so may what is typed where any
-/// program may start.
+/// A variable that is typed may not change which code a granted program runs; what a manifest says may, and so may what
+/// is typed where any program may start.
 #[test]
 fn typed_loaders_are_refused_where_programs_are_judged() {
     let typed = |name: &str| Env { set: [(name.to_owned(), "x".to_owned())].into(), ..Env::default() };

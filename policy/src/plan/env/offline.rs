@@ -30,7 +30,7 @@ pub const OFFLINE: &[(&str, &str, &str)] = &[
     ("DENO_NO_UPDATE_CHECK", "1", "deno: does not ask for a newer version"),
 ];
 
-/// What package managers print that were told to be offline and needed more than they have.
+/// Messages of package managers that were told to be offline and needed more than they have.
 pub const OFFLINE_SIGNS: &[&str] = &[
     "you're using offline mode (--offline)",
     "--offline was specified",

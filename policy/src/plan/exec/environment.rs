@@ -1,4 +1,4 @@
-//! Whether a program's environment is the session's.
+//! Comparison of a program's environment with the session's.
 //!
 //! Arguments say what a program does only as long as nothing else does: `MAKEFILES=…`, `PYTHONPATH=.`, `LD_PRELOAD`, `BASH_ENV`,
 //! `GIT_CONFIG_COUNT`, `NODE_OPTIONS` and a hundred more, and tomorrow's. So where a grant bounds arguments, or lets an interpreter
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::path::HostPath;
 use crate::plan::{ENDPOINT, ENDPOINT_VARIABLE};
 
-/// What says how text is shown and nothing else, as long as it names no file.
+/// Variables that say how text is shown and nothing else, as long as it names no file.
 const SHOWN: &[&str] = &[
     "LANG",
     "LANGUAGE",
@@ -27,8 +27,9 @@ const SHOWN: &[&str] = &[
     "SHLVL",
 ];
 
-/// What shells set by themselves (where a program starts is its caller's to choose anyway, and these say no more), and text that
-/// git hands on for its messages and commits, with the place in its tree (which it works out anew at each start) and its protocol.
+/// Variables that shells set by themselves (where a program starts is its caller's to choose anyway, and these say no
+/// more), and text that git hands on for its messages and commits, with the place in its tree (which it works out anew
+/// at each start) and its protocol.
 const FREE: &[&str] = &[
     "_",
     "PWD",
@@ -45,7 +46,7 @@ const FREE: &[&str] = &[
     "GIT_COMMITTER_DATE",
 ];
 
-/// The same, with the rest of the name an object's: the branch that it is called by.
+/// Prefix of such names, with the rest an object's: the branch that it is called by.
 const FREE_PREFIX: &[u8] = b"GITHEAD_";
 
 /// The environment that a session was opened with.
@@ -53,7 +54,7 @@ const FREE_PREFIX: &[u8] = b"GITHEAD_";
 pub struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Environment {
-    /// Of a plan.
+    /// Environment of a plan.
     #[must_use]
     pub fn of(variables: &BTreeMap<String, HostPath>) -> Self {
         let pair = |(name, value): (&String, &HostPath)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
@@ -144,7 +145,7 @@ mod tests {
         session().steered_by(&entries, is_fixed).map(|name| String::from_utf8_lossy(&name).into_owned())
     }
 
-    /// What is not the session's own, and is not known to be harmless, steers: allowed is what is listed.
+    /// A variable steers that is not the session's own and not known to be harmless: allowed is what is listed.
     #[test]
     fn what_is_not_known_steers() {
         assert_eq!(steered(&[], &[]), None);

@@ -1,4 +1,4 @@
-//! What the first bytes of an executable file say of what else the kernel opens to run it: no more than execve(2) reads.
+//! Header of an executable file, which says what else the kernel opens to run it: no more than execve(2) reads.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,7 +21,7 @@ const PT_INTERP: u64 = 3;
 const SEGMENTS: usize = 64;
 const DYNAMIC_BYTES: usize = 16 * 1024;
 
-/// What a file is to execve(2).
+/// Kinds of files for execve(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Header {
     /// A script: its interpreter, and all that follows on the line as one argument.
@@ -84,8 +84,8 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// What `#!/usr/bin/env` starts, and the words that it puts before the script's name. One word, or with `-S` several plain
-/// ones: quotes, variables and further options are not read, and then nothing is granted by them.
+/// Program that `#!/usr/bin/env` starts, and the words that it puts before the script's name. One word, or with `-S`
+/// several plain ones: quotes, variables and further options are not read, and then nothing is granted by them.
 #[must_use]
 pub fn started_by_env(argument: &[u8]) -> Option<(HostPath, Vec<&[u8]>)> {
     let mut words = match argument.strip_prefix(b"-S") {
@@ -100,11 +100,11 @@ pub fn started_by_env(argument: &[u8]) -> Option<(HostPath, Vec<&[u8]>)> {
     Some((HostPath::from(PathBuf::from(OsStr::from_bytes(program))), words))
 }
 
-/// Whether a file that lies in a granted directory is a program by itself, by its first bytes and what `read` has of it at an
-/// offset, no longer than asked. Of ELF files these are: one with a fixed place (`ET_EXEC`), one with a dynamic loader
-/// (`PT_INTERP`), and a static one without a fixed place (`DF_1_PIE`). What remains are libraries and dynamic loaders, which
-/// the kernel would start, to run the file that their arguments name (C8). Of what is no ELF file the kernel starts nothing but
-/// the interpreter of a script.
+/// True if a file that lies in a granted directory is a program by itself, judged by its first bytes and what `read`
+/// has of it at an offset, no longer than asked. Of ELF files these are: one with a fixed place (`ET_EXEC`), one with a
+/// dynamic loader (`PT_INTERP`), and a static one without a fixed place (`DF_1_PIE`). What remains are libraries and
+/// dynamic loaders, which the kernel would start, to run the file that their arguments name (C8). Of what is no ELF
+/// file the kernel starts nothing but the interpreter of a script.
 pub fn is_program(bytes: &[u8], read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> bool {
     !bytes.starts_with(MAGIC) || is_elf_program(bytes, read).unwrap_or(false)
 }

@@ -13,7 +13,7 @@ const METADATA_V6: [[u16; 8]; 3] = [
 ];
 const METADATA: &str = "the metadata service of a cloud";
 
-/// What of IPv4 is not given out for the Internet, the narrower first.
+/// Networks of IPv4 that are not given out for the Internet, the narrower first.
 const V4: &[([u8; 4], u8, Option<&str>)] = &[
     ([0, 0, 0, 0], 32, Some("the unspecified address")),
     ([0, 0, 0, 0], 8, Some("this network")),
@@ -37,7 +37,7 @@ const V4: &[([u8; 4], u8, Option<&str>)] = &[
     ([240, 0, 0, 0], 4, Some("reserved")),
 ];
 
-/// The same of IPv6. What is in none of these and not in `2000::/3` is not given out either.
+/// Networks of IPv6 that are not given out. What is in none of these and not in `2000::/3` is not given out either.
 const V6: &[([u16; 8], u8, Option<&str>)] = &[
     ([0; 8], 128, Some("the unspecified address")),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, Some("loopback")),
@@ -70,7 +70,7 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a network has such addresses.
+/// True if a network has such addresses.
 pub(super) fn is_in(network: IpAddr, prefix: u8) -> bool {
     let blocks_v4 = || V4.iter().filter(|(.., what)| what.is_some()).map(|(block, ..)| IpAddr::from(*block));
     let blocks_v6 = || V6.iter().filter(|(.., what)| what.is_some()).map(|(block, ..)| IpAddr::from(*block));

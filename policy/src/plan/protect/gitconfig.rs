@@ -20,7 +20,7 @@ pub struct Setting {
     pub value: Option<Vec<u8>>,
 }
 
-/// Why a configuration may not take another's place.
+/// Reason why a configuration may not take another's place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -39,12 +39,12 @@ pub enum Refusal {
     /// A value that is not known to be harmless, of a key that is.
     #[error("{key} would have a value with which git may run a program or use another repository")]
     Value {
-        /// The same.
+        /// Key of the setting.
         key: String,
     },
 }
 
-/// Whether `new` may take the place of `old` (empty if there is none).
+/// Judges whether `new` may take the place of `old` (empty if there is none).
 ///
 /// Settings that are not known to be harmless ([`harmless`]) are in both, with the same values and in the same order. One
 /// whose key is known may go, and may come with a value that is known too.
@@ -137,11 +137,11 @@ impl<'a> Remotes<'a> {
     }
 }
 
-/// What a path has in front of it that need not be there.
+/// Prefix of a path that need not be there.
 const OPTIONAL: &[u8] = b":(optional)";
 
-/// What a configuration has git read or run elsewhere: the values of `core.hooksPath`, `core.fsmonitor` and the includes'
-/// paths, as written. One that begins with `~/` or `~name/` is relative to a home directory.
+/// Places where a configuration has git read or run something: the values of `core.hooksPath`, `core.fsmonitor` and the
+/// includes' paths, as written. One that begins with `~/` or `~name/` is relative to a home directory.
 #[must_use]
 pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
     let Ok(settings) = parse(text) else { return Vec::new() };
@@ -155,12 +155,12 @@ pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
     settings.into_iter().filter_map(|setting| Some((redirect(&setting)?, path(setting.value?)))).collect()
 }
 
-/// Whether a value is one of git's words for a boolean. It takes numbers as well, which a reader may take for others.
+/// True if a value is one of git's words for a boolean. It takes numbers as well, which a reader may take for others.
 fn is_boolean(value: &[u8]) -> bool {
     ["true", "yes", "on", "false", "no", "off"].iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// What a relative value starts from.
+/// Base of a relative value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirect {
     /// The top of the working tree.
@@ -230,7 +230,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The same, and the end of the file is the end of a line.
+    /// Next byte; the end of the file is the end of a line.
     fn next_or_end(&mut self) -> Result<u8, Refusal> {
         Ok(self.next()?.unwrap_or(b'\n'))
     }
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(key("[alias]\nst = status\n[core]\npager = less\n"), Refusal::Key { key: "alias.st".into() });
     }
 
-    /// What the user has set stays or goes: a path as an address, a branch that follows one. It comes to nothing else.
+    /// A user's setting stays or goes: a path as an address, a branch that follows one. It comes to nothing else.
     #[test]
     fn what_the_user_set_may_stay_or_go() {
         let old = "[remote \"o\"]\nurl = /srv/x\n[branch \"b\"]\nremote = ../y\nmerge = refs/heads/b\n";
@@ -520,7 +520,7 @@ mod tests {
         assert!(!may("[branch \"c\"]\nremote = ../y\n"));
     }
 
-    /// What `git remote rename` writes, step by step.
+    /// Writes of `git remote rename`, step by step.
     #[test]
     fn a_remote_may_have_another_name() {
         let branch = |remote: &str| format!("[branch \"main\"]\nremote = {remote}\nmerge = refs/heads/main\n");
@@ -588,7 +588,7 @@ mod tests {
     /// Keys and values.
     type Read = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-    /// What git makes of a file; nothing if it cannot read it.
+    /// Settings as git reads them from a file; nothing if it cannot read it.
     #[allow(clippy::disallowed_methods, reason = "the reader is compared with git itself")]
     fn as_git_reads(text: &[u8]) -> std::io::Result<Option<Read>> {
         use std::io::Write as _;

@@ -6,7 +6,7 @@
 
 use super::gitconfig::Setting;
 
-/// What a value may be. None may hold a control character.
+/// Forms of a value. None may hold a control character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// A boolean, a number with a unit, or a word that no path can be: `true`, `-1`, `512m`, `merges`.
@@ -213,7 +213,7 @@ const HARMLESS: &[Line] = &[
     ("user", Without, &["useconfigonly"], Word),
 ];
 
-/// What a setting may be, if its key is in the list.
+/// Form of a setting's value, if its key is in the list.
 #[must_use]
 pub fn harmless(setting: &Setting) -> Option<Value> {
     value_in(HARMLESS, setting)
@@ -235,7 +235,7 @@ pub(super) fn value_in(table: &[Line], setting: &Setting) -> Option<Value> {
 const LONGEST: usize = 4096;
 
 impl Value {
-    /// Whether a value is one of these. `None` is a key alone, which means true. `has_address` tells of a remote's name.
+    /// True if a value is one of these. `None` is a key alone, which means true. `has_address` tells of a remote's name.
     pub(super) fn admits(self, value: Option<&[u8]>, has_address: impl Fn(&[u8]) -> bool) -> bool {
         let Some(value) = value else { return matches!(self, Word | Words) };
         if value.len() > LONGEST || value.iter().any(u8::is_ascii_control) {
@@ -257,7 +257,7 @@ impl Value {
     }
 }
 
-/// Whether git takes a name for a remote's wherever it stands. One with a slash it may take for a path, address or not.
+/// True if git takes a name for a remote's wherever it stands. One with a slash it may take for a path, address or not.
 fn is_name(name: &[u8]) -> bool {
     name.first().is_some_and(u8::is_ascii_alphanumeric)
         && name.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
@@ -266,7 +266,7 @@ fn is_name(name: &[u8]) -> bool {
 /// Schemes for which git itself speaks to another host, and starts nothing but ssh.
 const SCHEMES: &[&str] = &["https://", "ssh://", "git://"];
 
-/// Whether an address is of another host, by one of git's own transports.
+/// True if an address is of another host, by one of git's own transports.
 fn is_address(url: &[u8]) -> bool {
     // A helper's name stands before it, whatever follows.
     if url.windows(2).any(|two| two == b"::") || !url.is_ascii() || url.contains(&b' ') {

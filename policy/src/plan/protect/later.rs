@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 /// Files that have one reader in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// What the result says of one.
+    /// Description of one in the result.
     pub reason: &'static str,
-    /// What reads such a file, and when: why it is in the table.
+    /// Program that reads such a file, and when: why it is in the table.
     pub evidence: &'static str,
     /// The last components of paths. A `*` stands for any part of a name. Case counts only for patterns that have capitals.
     pub patterns: &'static [&'static str],
@@ -530,7 +530,7 @@ pub const PROGRAMS: &[&str] = &[
     ".yarn/sdks/*/bin/*",
 ];
 
-/// What had the name of a file before.
+/// Former holder of a file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     /// Nothing.
@@ -539,10 +539,10 @@ pub enum Before {
     Another,
 }
 
-/// What is to be said of a file, and of which path.
+/// Note on a file, and the path it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Later {
-    /// Why it matters.
+    /// Reason why it matters.
     pub why: &'static str,
     /// It is said of its directory: there may be many such files in it.
     pub of_directory: bool,
@@ -563,7 +563,7 @@ struct Table {
     above_starred: Vec<(Pieces, &'static str)>,
 }
 
-/// What is said of new programs of an environment.
+/// Note on new programs of an environment.
 const NEW_PROGRAMS: &str = "programs of an environment: its users and editors run them";
 
 fn pieces(pattern: &'static str) -> Pieces {
@@ -604,13 +604,13 @@ fn table() -> &'static Table {
     })
 }
 
-/// Whether the last components of a path, the last first, are those of a pattern.
+/// True if the last components of a path, the last first, are those of a pattern.
 fn ends_with(path: &[u8], pattern: &[&[u8]]) -> bool {
     let mut components = path.rsplit(|b| *b == b'/');
     pattern.iter().all(|piece| components.next().is_some_and(|name| matches(name, piece)))
 }
 
-/// Whether a name is what a piece of a pattern says: its parts between the stars follow one another.
+/// True if a name is what a piece of a pattern says: its parts between the stars follow one another.
 fn matches(name: &[u8], piece: &[u8]) -> bool {
     let Some(first) = piece.iter().position(|c| *c == b'*') else { return name == piece };
     let Some(rest) = name.strip_prefix(&piece[..first]) else { return false };
@@ -618,7 +618,7 @@ fn matches(name: &[u8], piece: &[u8]) -> bool {
     (0..=rest.len()).any(|skipped| matches(&rest[skipped..], after))
 }
 
-/// What a file that was written means later, if it does. `path` is any path; its last components count.
+/// Later effect of a file that was written, if it has one. `path` is any path; its last components count.
 #[must_use]
 pub fn why(path: &[u8], before: Before) -> Option<Later> {
     let lower = path.to_ascii_lowercase();
@@ -641,7 +641,7 @@ pub fn why(path: &[u8], before: Before) -> Option<Later> {
     })
 }
 
-/// Why names below a directory of this path may mean something later, if they do because of the directory's own name.
+/// Later effect of names below a directory of this path, if the directory's own name gives them one.
 #[must_use]
 pub fn why_below(path: &[u8]) -> Option<&'static str> {
     let lower = path.to_ascii_lowercase();

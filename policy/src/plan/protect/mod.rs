@@ -39,8 +39,8 @@ impl State {
         self == Self::default()
     }
 
-    /// Of a directory that is a repository, whatever it is called: the names below it are kept that are below `.git`, and
-    /// those that its place makes kept.
+    /// State of a directory that is a repository, whatever it is called: the names below it are kept that are below
+    /// `.git`, and those that its place makes kept.
     #[must_use]
     pub fn in_repository(self) -> Self {
         match names().step(Self::default(), b".git") {
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// What one more component leads to.
+/// Result of one more component.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// To a kept name: it, and all beneath, is kept.
@@ -77,16 +77,16 @@ pub enum Step {
     Open(State),
 }
 
-/// What a path's components lead to.
+/// Result of a path's components.
 #[derive(Debug, Clone, Copy)]
 pub enum Found {
     /// It is a kept name (`beneath` is false) or lies beneath one.
     Kept {
-        /// Why.
+        /// Group that keeps it.
         group: &'static Group,
         /// How many components it took.
         depth: usize,
-        /// Whether there are more.
+        /// True if there are more.
         beneath: bool,
     },
     /// It is not.
@@ -96,7 +96,7 @@ pub enum Found {
 #[derive(Debug)]
 enum Piece {
     Name(&'static [u8]),
-    /// What comes before `*`, and after.
+    /// Text before `*`, and after.
     Star(&'static [u8], &'static [u8]),
     Deep,
 }
@@ -243,7 +243,7 @@ impl Names {
     }
 }
 
-/// Whether a name is `.git`, in any spelling: where it is a file, it says where the repository is (A18).
+/// True if a name is `.git`, in any spelling: where it is a file, it says where the repository is (A18).
 #[must_use]
 pub fn is_git(name: &[u8]) -> bool {
     name.len() >= 4 && fold(name).as_ref() == b".git"

@@ -7,12 +7,12 @@
 //! A repository may have any name. Whoever looks at directories ([`State::in_repository`](super::State::in_repository))
 //! takes one that git would take for a repository as if it were called `.git`.
 
-/// What is done about a name.
+/// Protection of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Guard {
     /// It is neither made, changed, moved nor removed.
     Closed,
-    /// The same in a repository; but one that the call itself has made is the call's.
+    /// It is kept like that in a repository; but one that the call itself has made is the call's.
     Repository,
     /// A repository's configuration: it is replaced as a whole, and only by one whose keys that run programs are the same
     /// ([`super::gitconfig`]).
@@ -25,9 +25,9 @@ pub enum Guard {
 /// Names that have one reason in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
-    /// What could be done with them.
+    /// Harm that could be done with them.
     pub reason: &'static str,
-    /// What is done about that.
+    /// Protection against that.
     pub guard: Guard,
     /// The patterns. `*` stands for any part of a name, `**` for any number of names but those in [`NEVER_DEEP`].
     pub patterns: &'static [&'static str],

@@ -104,7 +104,7 @@ pub fn for_sessions<F: AsRef<[u8]>>(files: &[F]) -> String {
     text
 }
 
-/// Whether a setting is known to run no program, to name no file and to hold no secret.
+/// True if a setting is known to run no program, to name no file and to hold no secret.
 fn is_admitted(setting: &Setting) -> bool {
     let value = setting.value.as_deref();
     let is_short = value.is_none_or(|value| value.len() <= LONGEST && !asks_for_signatures(value));
@@ -285,8 +285,8 @@ const OPTIONS: &[&str] = &[
     "worktree",
 ];
 
-/// Whether an alias stands for one of git's own commands, with words that have it run nothing else, and that the watchdog would
-/// let pass: it is shown the alias, and not what it stands for.
+/// True if an alias stands for one of git's own commands, with words that have it run nothing else, and that the
+/// watchdog would let pass: it is shown the alias, and not what it stands for.
 fn is_alias(value: &[u8]) -> bool {
     let Some(words) = std::str::from_utf8(value).ok().and_then(words) else { return false };
     let Some((command, rest)) = words.split_first() else { return false };
@@ -316,7 +316,7 @@ fn words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// Whether a word of an alias is an option from the lists, or names a branch, a commit or a file of the repository.
+/// True if a word of an alias is an option from the lists, or names a branch, a commit or a file of the repository.
 fn is_plain(word: &str, letters: &[u8]) -> bool {
     if let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) {
         let name = option.split_once('=').map_or(option, |(name, _)| name);
@@ -341,7 +341,7 @@ mod tests {
         for_sessions(&[text])
     }
 
-    /// Whether git is told the first key of this text.
+    /// True if git is told the first key of this text.
     fn passes(text: &str) -> bool {
         let passed = of(text);
         assert!(
@@ -380,7 +380,7 @@ mod tests {
         );
     }
 
-    /// What runs a program, names a file, holds a secret, includes another file, or is not known.
+    /// A setting is left out that runs a program, names a file, holds a secret, includes another file, or is not known.
     #[test]
     fn nothing_else_passes() {
         for text in [

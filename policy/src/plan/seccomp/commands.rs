@@ -77,7 +77,7 @@ pub(super) const IOCTLS_OF_OWN_NETWORK: &[Operand] = &[
 /// F_SETOWN by another name: with O_ASYNC the kernel sends a signal to whoever is named.
 pub(super) const OWNER_IOCTLS: &[Operand] = &[Operand::new("FIOSETOWN", 0x8901), Operand::new("SIOCSPGRP", 0x8902)];
 
-/// What types into a terminal, and what changes a file's attributes.
+/// Commands that type into a terminal or change a file's attributes.
 pub(super) const REFUSED_IOCTLS: &[Operand] = &[
     Operand::new("TIOCSTI", 0x5412),
     Operand::new("TIOCLINUX", 0x541c),
@@ -118,12 +118,12 @@ pub(super) const FCNTLS: &[Operand] = &[
 pub(super) const OWNER_FCNTLS: &[Operand] =
     &[Operand::new("F_SETOWN", 8), Operand::new("F_SETSIG", 10), Operand::new("F_SETOWN_EX", 15)];
 
-/// What makes others wait, and what tells of them: leases, delegations (Linux 6.19), and the watching of directories that
-/// came before inotify(7).
+/// Commands that make others wait or tell of them: leases, delegations (Linux 6.19), and the watching of directories
+/// that came before inotify(7).
 pub(super) const REFUSED_FCNTLS: &[Operand] =
     &[Operand::new("F_SETLEASE", 1024), Operand::new("F_NOTIFY", 1026), Operand::new("F_SETDELEG", 1040)];
 
-/// What a process sets of itself alone, and what it reads of itself.
+/// Options that a process sets or reads of itself alone.
 pub(super) const PRCTLS: &[Operand] = &[
     Operand::new("PR_SET_PDEATHSIG", 1),
     Operand::new("PR_GET_PDEATHSIG", 2),
@@ -172,8 +172,8 @@ pub(super) const PR_SET_MM: Operand = Operand::new("PR_SET_MM", 35);
 /// Names who else may trace the caller, for Yama.
 pub(super) const PR_SET_PTRACER: Operand = Operand::new("PR_SET_PTRACER", 0x5961_6d61);
 
-/// What debuggers ask of a process that they may trace, and need no answer of the broker's for. Not among them: what reads or
-/// suspends filters, and what the kernel's checkpoints use.
+/// Requests of debuggers to a process that they may trace, for which no answer of the broker's is needed. Not among
+/// them: what reads or suspends filters, and what the kernel's checkpoints use.
 pub(super) const PTRACES: &[Operand] = &[
     Operand::new("PTRACE_PEEKTEXT", 1),
     Operand::new("PTRACE_PEEKDATA", 2),

@@ -128,7 +128,7 @@ pub(super) const OPTIONS_OF_OWN_NETWORK: &[(Operand, &[Operand])] = &[
         ],
     ),
 ];
-/// The same, by level, all bits of a number but the lowest, and what these must equal.
+/// Rows of options, by level: all bits of a number but the lowest, and what these must equal.
 pub(super) const OPTION_ROWS: [(Operand, Operand, Operand); 6] = [
     // SO_DEBUG to SO_BSDCOMPAT: reuse of addresses, sizes of buffers, keep-alive, lingering, priority.
     (SOL_SOCKET, Operand::new("~15", !15 & 0xffff_ffff), NONE),
@@ -187,7 +187,8 @@ pub(super) const PER_LINUX32: Operand = Operand::new("PER_LINUX32", 8);
 pub(super) const UNAME26: Operand = Operand::new("UNAME26", 0x2_0000);
 pub(super) const UNAME26_LINUX32: Operand = Operand::new("(UNAME26|PER_LINUX32)", 0x2_0008);
 
-/// What glibc and musl make a thread with: VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID.
+/// Flags with which glibc and musl make a thread: VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID,
+/// CHILD_CLEARTID.
 pub(super) const CLONE_THREAD_FLAGS: Operand = Operand::new("(a thread of this process)", 0x3d_0f00);
 /// musl adds CLONE_DETACHED, which the kernel ignores.
 pub(super) const NOT_CLONE_DETACHED: Operand = Operand::new("~CLONE_DETACHED", !0x40_0000);
@@ -202,7 +203,7 @@ pub(super) const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as
 /// part of a signal number that does not exist.
 pub(super) const CLONE_REFUSED: Operand = Operand::new("(CLONE_NEW*|CLONE_UNTRACED)", 0x7e02_0000 | 0x80_0000 | 0x80);
-/// The same without CLONE_UNTRACED.
+/// Flags of new namespaces, without CLONE_UNTRACED.
 pub(super) const CLONE_NEW: Operand = Operand::new("CLONE_NEW*", 0x7e02_0000 | 0x80);
 /// All but PTRACE_O_TRACESYSGOOD, TRACEFORK, TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE, TRACESECCOMP and EXITKILL.
 pub(super) const NOT_TRACE_OPTIONS: Operand = Operand::new("~(PTRACE_O_* but TRACEEXIT, SUSPEND_SECCOMP)", !0x10_00bf);

@@ -9,8 +9,8 @@ use super::types::{
     ALLOW, Action, ArgRule, Condition, EPERM, Errno, Filter, Group, Operand, Verdict, equal, has_all, masked,
 };
 
-/// What egress may do once it is confined: connect by TCP, ask for names by UDP, serve the sockets that it was given, and end.
-/// It opens nothing, starts nothing, and makes no other kind of socket.
+/// Filter of egress once it is confined: connect by TCP, ask for names by UDP, serve the sockets that it was given, and
+/// end. It opens nothing, starts nothing, and makes no other kind of socket.
 pub fn egress() -> Filter {
     let any_of = |rules: Vec<Vec<Condition>>| Action::Args {
         rules: rules.into_iter().map(|when| ArgRule { when, then: Verdict::Allow }).collect(),

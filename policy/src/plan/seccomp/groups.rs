@@ -21,7 +21,7 @@ use super::types::{
 };
 use crate::plan::{Starter, Strength, Writer};
 
-/// What programs use that reaches nothing but what Landlock, the limits and the process itself bound.
+/// Calls of programs that reach nothing but what Landlock, the limits and the process itself bound.
 pub(super) fn ordinary() -> Vec<Group> {
     let allow = |title, why, names| Group { title, why, attacks: &[], calls: vec![(names, ALLOW)] };
     vec![
@@ -514,7 +514,7 @@ pub(super) fn memory_of_others(debug: bool) -> Group {
     }
 }
 
-/// The same where a call's processes may trace one another: whom they reach, Landlock bounds.
+/// Group of calls for processes that may trace one another: whom they reach, Landlock bounds.
 ///
 /// The request is a `long` and compared in its low half: with anything in the upper one it is none that the kernel knows.
 fn tracing() -> Group {

@@ -17,18 +17,18 @@ pub fn tool_delta() -> Filter {
     tool(Threads::Never)
 }
 
-/// The same for a tool that searches with several threads, where it runs below the broker.
+/// Filter for a tool that searches with several threads, where it runs below the broker.
 pub fn search_delta() -> Filter {
     tool(Threads::OfItsOwn)
 }
 
-/// The same for a tool that fetches from hosts: the base filter's rules of sockets hold, so that the broker is asked, and the broker
-/// asks egress.
+/// Filter for a tool that fetches from hosts: the base filter's rules of sockets hold, so that the broker is asked, and
+/// the broker asks egress.
 pub fn fetch_delta() -> Filter {
     connecting(Threads::Never, "filter of in-process tools that fetch")
 }
 
-/// The same of those that wait for several answers at once, each in a thread.
+/// Filter for tools that wait for several answers at once, each in a thread.
 #[must_use]
 pub fn ask_delta() -> Filter {
     connecting(Threads::OfItsOwn, "filter of in-process tools that ask several questions")
@@ -55,9 +55,10 @@ fn connecting(threads: Threads, title: &str) -> Filter {
 /// The group of calls by which somebody else is reached.
 const REACHING: &str = "reaching anyone";
 
-/// Whether a tool may make threads. A thread has the memory, the descriptors and the working directory of its maker, and
-/// from the kernel its Landlock domain and filters too; it ends with the process. So it reaches nothing that its maker did
-/// not, and leaves nothing behind. What it adds is concurrency, which a tool that needs none is not given.
+/// Permission of a tool to make threads. A thread has the memory, the descriptors and the working directory of its
+/// maker, and from the kernel its Landlock domain and filters too; it ends with the process. So it reaches nothing that
+/// its maker did not, and leaves nothing behind. What it adds is concurrency, which a tool that needs none is not
+/// given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Threads {
     Never,
@@ -244,7 +245,7 @@ pub fn readers() -> Filter {
     }
 }
 
-/// What each reader adds upon [`readers`]: it forks nothing, and kills nobody.
+/// Filter that each reader adds upon [`readers`]: it forks nothing, and kills nobody.
 pub fn reader_delta() -> Filter {
     Filter {
         title: "filter of one reading worker".to_owned(),
@@ -258,7 +259,7 @@ pub fn reader_delta() -> Filter {
     }
 }
 
-/// What a reader that searches adds instead: it makes threads, and else nothing.
+/// Filter that a reader that searches adds instead: it makes threads, and else nothing.
 pub fn searcher_delta() -> Filter {
     Filter {
         title: "filter of one searching worker".to_owned(),

@@ -1,4 +1,4 @@
-//! What a table of system calls is made of, how it is printed, and the shorthand that the tables are written in.
+//! Parts of a table of system calls, how it is printed, and the shorthand that the tables are written in.
 
 use std::fmt;
 
@@ -16,18 +16,18 @@ pub enum Arch {
     Aarch64,
 }
 
-/// What the base filter depends on.
+/// Variant of the base filter: what it depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Variant {
     /// Without namespaces, more is shared with the host and more has to be judged.
     pub strength: Strength,
     /// The Landlock ABI in use, 1 to 7: below 6 there is no signal scope, and signals have to be judged.
     pub landlock_abi: u8,
-    /// Whether names are kept, so that the broker is asked about all that changes files.
+    /// Writer of files: where names are kept, the broker is asked about all that changes files.
     pub writer: Writer,
-    /// Whether the broker is asked about every program that is started.
+    /// Starter of programs: whether the broker is asked about each that is started.
     pub starter: Starter,
-    /// Whether a call's processes may trace one another. Never together with [`Starter::Broker`], who traces them itself.
+    /// True if a call's processes may trace one another. Never together with [`Starter::Broker`], who traces them itself.
     pub debug: bool,
 }
 
@@ -87,7 +87,7 @@ impl Errno {
     }
 }
 
-/// What happens to a call.
+/// Verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -147,7 +147,7 @@ pub struct Condition {
     pub width: Width,
     /// If given, the bits that count.
     pub mask: Option<Operand>,
-    /// What they must equal.
+    /// Value that they must equal.
     pub value: Operand,
 }
 
@@ -156,11 +156,11 @@ pub struct Condition {
 pub struct ArgRule {
     /// Never empty.
     pub when: Vec<Condition>,
-    /// What then happens.
+    /// Verdict that follows.
     pub then: Verdict,
 }
 
-/// What happens to a call by its name, or by its name and arguments.
+/// Action on a call by its name, or by its name and arguments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -178,9 +178,9 @@ pub enum Action {
 /// Calls that have one reason in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// What they are.
+    /// Title of its calls.
     pub title: &'static str,
-    /// Why they are treated so.
+    /// Reason why they are treated so.
     pub why: &'static str,
     /// The ids of the attacks that this closes, as in the threat model.
     pub attacks: &'static [&'static str],
@@ -193,9 +193,9 @@ pub struct Group {
 /// Invariant: no name appears twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Filter {
-    /// What it is for.
+    /// Purpose of the filter.
     pub title: String,
-    /// What happens to every number that no group names.
+    /// Verdict on every number that no group names.
     pub default: Verdict,
     /// The table.
     pub groups: Vec<Group>,

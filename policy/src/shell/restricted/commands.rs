@@ -10,7 +10,7 @@ use super::scripts::{
 pub struct Rule {
     /// The commands.
     pub names: &'static [&'static str],
-    /// What to do instead of what it refuses.
+    /// Advice what to do instead of what it refuses.
     pub remedy: &'static str,
     /// Lines that it passes.
     pub passed: &'static [&'static str],
@@ -594,7 +594,7 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-/// Why another command is refused, and what to do.
+/// Reason why another command is refused, and what to do.
 pub(super) fn instead(name: &str) -> (&'static str, &'static str) {
     let known: &[(&[&str], &str, &str)] = &[
         (&["rm", "rmdir", "unlink", "shred", "truncate"], "it removes files", "leave files as they are"),

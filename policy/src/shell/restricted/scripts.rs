@@ -147,8 +147,8 @@ fn skip<'a>(text: &'a [u8], what: &[u8]) -> &'a [u8] {
     &text[text.iter().take_while(|byte| what.contains(byte)).count()..]
 }
 
-/// What is behind the next delimiter that has no backslash before it. In brackets the delimiter is text for some seds and not
-/// for others: not understood.
+/// Text behind the next delimiter that has no backslash before it. In brackets the delimiter is text for some seds and
+/// not for others: not understood.
 fn delimited(text: &[u8], delimiter: u8) -> Option<&[u8]> {
     let mut at = 0;
     let mut bracket = false;
@@ -205,13 +205,13 @@ pub(super) fn awk(args: &[Word]) -> Judged {
     awk_program(text)
 }
 
-/// What one reading of a program comes to.
+/// Result of one reading of a program.
 enum Reading {
     /// It only prints.
     Prints,
     /// No awk reads it so: a string or a regular expression has no end.
     Broken,
-    /// Why not.
+    /// The program does harm, and why.
     Harms(String),
 }
 
@@ -235,7 +235,7 @@ struct AwkReader<'a> {
     left: u32,
 }
 
-/// What a slash is behind what was read last.
+/// Meaning of a slash behind what was read last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slash {
     Regex,
@@ -498,7 +498,7 @@ const GIT_BEFORE: &[&str] = &[
     "--no-column",
 ];
 
-/// Whether one of the needed options is there, and is no other's value.
+/// True if one of the needed options is there, and is no other's value.
 fn begins_by_looking(words: &[Word], needed: &[&str]) -> bool {
     for text in words.iter().map(Word::text) {
         let Some(text) = text else { return false };
@@ -613,7 +613,8 @@ pub(super) fn tar(args: &[Word]) -> Judged {
     }
 }
 
-/// Of several modes the last counts, or the first, or each: only one that writes to standard output makes all of them harmless.
+/// Judgement on the mode of a packer. Of several modes the last counts, or the first, or each: only one that writes to
+/// standard output makes all of them harmless.
 pub(super) fn packed(args: &Args<'_>) -> Judged {
     let prints = args.has(&["c", "stdout", "to-stdout"]);
     let looks = args.has(&["l", "t", "list", "test"]) && !args.has(&["d", "decompress"]);
@@ -723,7 +724,7 @@ pub(super) fn timed(args: &[Word]) -> Result<Vec<Word>, String> {
     plain_start(args)
 }
 
-/// What is behind the value of a wrapper's option, which must be one word: where it becomes several, they are the command.
+/// Words behind the value of a wrapper's option, which must be one word: where it becomes several, they are the command.
 fn after_value(words: &[Word]) -> Result<&[Word], String> {
     match words.split_first() {
         Some((value, rest)) if !value.may_be_several() => Ok(rest),

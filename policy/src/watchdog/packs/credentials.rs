@@ -107,7 +107,7 @@ const SECRETS: &[&str] = &[
     ".local/share/keyrings",
 ];
 
-/// Whether a path names a secret that a program keeps.
+/// True if a path names a secret that a program keeps.
 pub(super) fn is_secret(path: &str) -> bool {
     if matches!(path, "/etc/shadow" | "/etc/gshadow" | "/etc/sudoers") {
         return true;

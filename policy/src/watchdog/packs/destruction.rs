@@ -361,7 +361,7 @@ fn is_system(arg: &str) -> bool {
     whole.contains(&path.as_str()) || is_system_file(&path)
 }
 
-/// What belongs to the system itself.
+/// True if a path belongs to the system itself.
 fn is_system_file(path: &str) -> bool {
     let path = plain(path);
     let places = [
@@ -409,7 +409,7 @@ fn is_here(arg: &str) -> bool {
 
 // ---- what is found ----
 
-/// Whether `find` looks for some files only.
+/// True if `find` looks for some files only.
 fn is_narrowed(args: &[String]) -> bool {
     let by = ["-name", "-iname", "-path", "-wholename", "-regex", "-empty", "-user", "-newer", "-perm"];
     args.iter().any(|arg| by.contains(&arg.as_str()))
@@ -443,7 +443,7 @@ fn finds_to_remove_here(commands: &[Command]) -> bool {
     finds(commands, is_here, |args| !is_narrowed(args))
 }
 
-/// What an interpreter's text removes.
+/// True if an interpreter's text removes something.
 fn removes_in_text(text: &str) -> bool {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect::<String>().replace('"', "'");
     ["rmtree('/'", "rmtree('/home", "rmSync('/'", "rm_rf('/'", "rmtree(os.path.expanduser('~')"]
@@ -464,7 +464,7 @@ fn drops(text: &str) -> bool {
         || (pair("delete", &["from"]) && !words.contains(&"where"))
 }
 
-/// What scripts that set up a table begin with.
+/// True if a text begins as scripts that set up a table do.
 fn drops_if_there(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("drop table if exists") && !text.contains("cascade")
@@ -531,7 +531,7 @@ fn changes_infrastructure(commands: &[Command]) -> bool {
     })
 }
 
-/// What a `git push` does.
+/// Parts of a `git push`.
 struct Push {
     takes_away: bool,
     is_shared: bool,

@@ -148,7 +148,7 @@ pub(super) const GUARDS: &[Guard] = &[
     ),
 ];
 
-/// Whether all addresses are this machine's.
+/// True if all addresses are this machine's.
 fn is_local(args: &[String]) -> bool {
     let hosts = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
     let host = |arg: &str| {
@@ -209,7 +209,7 @@ fn uploads(commands: &[Command]) -> bool {
     })
 }
 
-/// What a pipe carries stays what it was through `base64`, `gzip` and the like.
+/// True if a pipe carries a secret to the network; it stays one through `base64`, `gzip` and the like.
 fn piped_into_network(commands: &[Command], secret: impl Fn(&Command) -> bool) -> bool {
     let mut carries = false;
     for command in commands {

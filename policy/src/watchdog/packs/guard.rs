@@ -1,8 +1,8 @@
-//! What the built-in rules are made of: the rule, what it looks at, and questions about a command line that several ask.
+//! Parts of the built-in rules: the rule, what it looks at, and questions about a command line that several ask.
 
 use crate::watchdog::words::Command;
 
-/// What a rule is about.
+/// Subject of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pack {
     /// Loss that no undo brings back.
@@ -11,7 +11,7 @@ pub enum Pack {
     Exfiltration,
     /// Keys, tokens and passwords.
     Credentials,
-    /// What runs later, when nobody looks.
+    /// Programs that run later, when nobody looks.
     Persistence,
     /// Becoming someone else.
     Privilege,
@@ -32,7 +32,7 @@ impl Pack {
         Guard { name, pack: self, reason, caught, passed, on: On::Commands(on), asks: false }
     }
 
-    /// The same, of what a person may want: what only harms the workspace, or sends something away.
+    /// A rule that asks, about what a person may want: what only harms the workspace, or sends something away.
     pub(super) const fn asks(
         self,
         name: &'static str,
@@ -50,11 +50,11 @@ impl Pack {
 pub struct Guard {
     /// Its name, as verdicts tell it.
     pub name: &'static str,
-    /// What it is about.
+    /// Pack that it belongs to.
     pub pack: Pack,
-    /// What model and person are told.
+    /// Reason for model and person.
     pub reason: &'static str,
-    /// What it denies or asks about: a command line, or a path.
+    /// Example that it denies or asks about: a command line, or a path.
     pub caught: &'static str,
     /// Something similar that it lets pass.
     pub passed: &'static str,
@@ -63,7 +63,7 @@ pub struct Guard {
     pub(super) asks: bool,
 }
 
-/// What a rule looks at.
+/// Target of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum On {
     /// The commands of a command line.
@@ -72,7 +72,7 @@ pub(super) enum On {
     Path(Touch, fn(&str) -> bool),
 }
 
-/// What a tool does with a file.
+/// Act of a tool on a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
     Read,
@@ -92,12 +92,12 @@ pub(super) fn text_of(command: &Command) -> Option<&str> {
     args.get(at + 1).map(String::as_str)
 }
 
-/// Whether an interpreter is handed such a text.
+/// True if an interpreter is handed such a text.
 pub(super) fn runs_text(commands: &[Command], is: fn(&str) -> bool) -> bool {
     commands.iter().filter_map(text_of).any(is)
 }
 
-/// Whether one of these programs reads such a text from the command before it, or from the line.
+/// True if one of these programs reads such a text from the command before it, or from the line.
 pub(super) fn fed_with(commands: &[Command], names: &[&str], is: fn(&str) -> bool) -> bool {
     commands.iter().enumerate().any(|(at, command)| {
         let printed = at.checked_sub(1).and_then(|at| commands.get(at)).filter(|_| command.piped);
@@ -128,7 +128,7 @@ pub(super) fn writes_to(commands: &[Command], is: fn(&str) -> bool) -> bool {
     })
 }
 
-/// What begins in the home directory or a user's, without that.
+/// Path below the home directory or a user's, without that.
 pub(super) fn below_home(path: &str) -> Option<&str> {
     let rest = ["~/", "$HOME/", "${HOME}/", "/root/"].iter().find_map(|home| path.strip_prefix(home));
     rest.or_else(|| path.strip_prefix("/home/").and_then(|path| path.split_once('/')).map(|(_, rest)| rest))

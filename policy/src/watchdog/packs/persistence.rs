@@ -1,4 +1,4 @@
-//! What runs later, when nobody looks.
+//! Rules on what runs later, when nobody looks.
 
 use super::guard::{Guard, On, Pack, Touch, any, below_home, writes_to};
 

@@ -1,4 +1,4 @@
-//! What it costs to decide, before anything runs: layers 1 and 2 with many rules, and the gate before each exec.
+//! Costs of decisions, before anything runs: layers 1 and 2 with many rules, and the gate before each exec.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
-    /// What the gate adds to an exec.
+    /// Time that the gate adds to an exec.
     pub(super) fn gate(&self) -> Duration {
         self.judged.saturating_sub(self.program)
     }
@@ -98,7 +98,7 @@ async fn decide(
     Ok(Figures::of(&samples, None))
 }
 
-/// What one program costs in a loop of a shell's, by session.
+/// Costs of one program in a loop of a shell's, by session.
 async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failure> {
     let any = opener.spec();
     let mut judged = opener.spec();

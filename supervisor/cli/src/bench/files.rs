@@ -13,7 +13,7 @@ use serde_json::json;
 use super::sessions::Opener;
 use crate::exit::Failure;
 
-/// What is measured, and how slow it may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
+/// Works to measure, and how slow each may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
 /// [`PREPARE`] has filled.
 const WORK: &[(&str, f64, &str)] = &[
     ("read: grep -r through 2,000 files", 1.1, "for n in 1 2 3 4 5; do grep -r nothing \"$2/tree\"; done; true"),

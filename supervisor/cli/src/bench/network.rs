@@ -26,14 +26,14 @@ use crate::processes;
 const CONNECTS: u32 = 500;
 /// Bytes of one connection, in one sample.
 const BYTES: u64 = 512 << 20;
-/// The same, once.
+/// Bytes that are sent once.
 const LARGE: u64 = 2 << 30;
 /// Connections at once.
 const AT_ONCE: u32 = 2000;
 /// Most bytes that relay and server write at once.
 const BUFFER: usize = 256 * 1024;
 
-/// What a process of this benchmark does.
+/// Part of a process of this benchmark.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
     /// Answer each number with as many bytes. Prints its port.

@@ -1,4 +1,4 @@
-//! What it costs to record a call, beside the least that its two writes can cost.
+//! Costs of recording a call, beside the least that its two writes can cost.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::sessions::{Opener, at_once, reads};
 use super::settle;
 use crate::exit::Failure;
 
-/// What the floor writes each time, bytes.
+/// Bytes that the floor writes each time.
 const WRITTEN: usize = 1024;
 
 /// A `read` in a session that is not recorded and in one that is, and the floor: inserting a row of 1 kB and updating it, each
@@ -25,7 +25,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// What recording adds.
+    /// Time that recording adds.
     pub(super) fn added(&self) -> Duration {
         self.recorded.median.saturating_sub(self.plain.median)
     }

@@ -12,7 +12,7 @@ use super::sessions::{AT_ONCE, Many, Rates};
 use crate::exit::Failure;
 use crate::paint::{self, Word};
 
-/// What came of one subject's samples.
+/// Figures of one subject's samples.
 pub(super) struct Figures {
     pub(super) median: Duration,
     pub(super) p99: Duration,

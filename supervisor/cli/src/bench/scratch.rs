@@ -12,7 +12,7 @@ pub(crate) struct Scratch {
     program: PathBuf,
 }
 
-/// What is read: 4 KiB of text.
+/// File that is read: 4 KiB of text.
 pub(super) const FILE: &str = "notes.txt";
 
 impl Scratch {

@@ -21,7 +21,7 @@ const RARE: usize = 300;
 /// At most this much of ripgrep's own time.
 const TARGET: f64 = 1.2;
 
-/// What is compared: a call, and ripgrep's words for the same.
+/// Comparison: a call, and ripgrep's words for the same.
 struct Comparison {
     name: &'static str,
     tool: &'static str,
@@ -50,7 +50,7 @@ fn comparisons() -> Vec<Comparison> {
     ]
 }
 
-/// What came of one comparison, medians.
+/// Result of one comparison, medians.
 struct Found {
     name: &'static str,
     call: Duration,

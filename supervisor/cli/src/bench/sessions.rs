@@ -1,4 +1,4 @@
-//! What sessions cost: memory, opening, and calls per second.
+//! Costs of sessions: memory, opening, and calls per second.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(super) struct Opened {
 }
 
 impl Opener<'_> {
-    /// What `callgate run` asks for, and this binary to read: it is its own helper inside.
+    /// Specification with what `callgate run` asks for, and this binary to read: it is its own helper inside.
     pub(super) fn spec(&self) -> SessionSpec {
         let mut spec = SessionSpec::developer(self.scratch.path());
         spec.strength = self.strength;
@@ -163,7 +163,7 @@ pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> 
 pub(super) struct Many {
     pub(super) asked: u32,
     pub(super) opened: u32,
-    /// Why not all of them.
+    /// Reason why not all of them.
     pub(super) stopped: Option<String>,
     pub(super) per_session: Duration,
     pub(super) slowest: Duration,

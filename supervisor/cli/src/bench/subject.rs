@@ -1,4 +1,4 @@
-//! What is measured.
+//! Subjects of the measurements.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -34,8 +34,8 @@ pub(super) enum Subject {
     Spawn { program: &'static str, session: Opened },
 }
 
-/// What posix_spawn(3) takes. All have the environment of the sessions' programs: what a program does depends on it (with
-/// another `LANG`, bash loads another dozen files).
+/// Arguments of posix_spawn(3). All have the environment of the sessions' programs: what a program does depends on it
+/// (with another `LANG`, bash loads another dozen files).
 pub(super) struct Command {
     argv: Vec<CString>,
     env: Arc<[CString]>,
@@ -195,7 +195,7 @@ impl Subject {
         !matches!(self, Self::Run { .. })
     }
 
-    /// What the processes of the subject's session have used so far.
+    /// Processor time that the processes of the subject's session have used so far.
     pub(super) fn session_cpu(&self) -> Result<Option<Duration>, Failure> {
         match self {
             Self::Tool { session, .. } | Self::Spawn { session, .. } => session.cpu().map(Some),
@@ -260,7 +260,7 @@ impl Command {
     }
 }
 
-/// What programs of this session are given.
+/// Environment that programs of this session are given.
 fn environment(opened: &Opened) -> Result<Arc<[CString]>, Failure> {
     let pair = |(name, value): (&String, &HostPath)| {
         string(Path::new(OsStr::from_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat())))

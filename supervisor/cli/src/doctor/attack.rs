@@ -27,7 +27,7 @@ const OPEN: u8 = 1;
 /// Room for a verdict, in characters.
 const CELL: usize = 24;
 
-/// What a person presses or sends to stop this, which must leave nothing behind.
+/// Signals that a person presses or sends to stop this, which must leave nothing behind.
 const STOPPED_BY: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
 
 pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failure> {

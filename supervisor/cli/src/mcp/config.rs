@@ -1,4 +1,4 @@
-//! What is put into the configuration of an agent host, so that it starts the server that was typed.
+//! Entries for the configuration of an agent host, so that it starts the server that was typed.
 
 use std::path::Path;
 

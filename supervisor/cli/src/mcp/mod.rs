@@ -98,7 +98,7 @@ fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What sessions that serve a client have in common.
+/// Settings that sessions that serve a client have in common.
 fn for_agents(spec: &mut SessionSpec, patience: Option<Duration>) {
     spec.calls = Calls::Many;
     spec.asked_by = AskedBy::Agent;

@@ -21,7 +21,7 @@ pub(super) struct Tokens {
     /// Where they are.
     pub(super) file: PathBuf,
     tokens: Vec<Token>,
-    /// Whether they are of no use when the server has ended.
+    /// True if they are of no use when the server has ended.
     is_ours: bool,
 }
 

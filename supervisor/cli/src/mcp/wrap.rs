@@ -23,7 +23,7 @@ const RUNNERS: [&str; 16] = [
 ];
 /// Words with which such a program is told to run one.
 const RUNS: [&str; 6] = ["run", "exec", "dlx", "tool", "x", "start"];
-/// What callgate's own lines begin with.
+/// First word of callgate's own lines.
 const OURS: &str = "callgate";
 /// Most characters of a server's name.
 const NAME_MAX: usize = 64;
@@ -65,7 +65,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(plain)
 }
 
-/// What a command is called: `@modelcontextprotocol/server-memory@1.0` is `memory`.
+/// Name of a command: `@modelcontextprotocol/server-memory@1.0` is `memory`.
 fn name_of(argv: &[OsString]) -> String {
     let words = argv.iter().map(|word| word.to_string_lossy());
     let mut meant = words.filter(|word| {
@@ -116,7 +116,7 @@ pub(super) fn wrap(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was refused to the server is told already.
+/// Failure of a start. What was refused to the server is told already.
 fn not_started(error: RemoteError) -> Failure {
     match error {
         RemoteError::Start { source, .. } => source.into(),

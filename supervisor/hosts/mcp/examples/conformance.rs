@@ -29,7 +29,7 @@ fn says(name: &str, text: &'static str) -> Tool {
         .side_by_side()
 }
 
-/// What a person answers.
+/// Answer of a person.
 async fn ask(text: &str) -> Result<Value, String> {
     let query = Query::new(text, vec![Choice::new("blue"), Choice::new("red")]);
     match Client.inquire(Arc::new(Inquiry::new(vec![query]))).await {

@@ -53,7 +53,7 @@ async fn serve(session: Arc<Session>, connection: UnixStream, whose: Whose) {
 /// Passes on whole lines that are no longer and take no more than they may. At the first other one there is nothing more to read.
 struct Weighed<R> {
     from: R,
-    /// What was read; up to `whole` it may be passed on.
+    /// Bytes that were read; up to `whole` it may be passed on.
     read: Vec<u8>,
     whole: usize,
     /// Up to where there is no end of a line after `whole`.
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// What is passed on of what was sent, and whether that was all of it.
+    /// Part that is passed on of what was sent, and whether that was all of it.
     async fn passed(sent: &[u8]) -> (Vec<u8>, bool) {
         let mut passed = Vec::new();
         let ended = Weighed::new(sent).read_to_end(&mut passed).await;

@@ -38,7 +38,7 @@ pub(crate) struct Ask {
 }
 
 impl Caller {
-    /// What comes back; `None` if nobody can be asked.
+    /// Answer that comes back; `None` if nobody can be asked.
     async fn ask(self, what: ElicitRequestParams) -> Option<ElicitResult> {
         match self {
             Self::Handler(asks) => {
@@ -121,7 +121,7 @@ impl Approver for Client {
     }
 }
 
-/// What is not plainly a yes is a no.
+/// Answer of a person. What is not plainly a yes is a no.
 fn answer(result: &ElicitResult) -> Answer {
     let said = result.content.as_ref().and_then(|content| content.get(shown::ANSWER)).and_then(Value::as_str);
     match (&result.action, said) {

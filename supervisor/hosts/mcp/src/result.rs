@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Where the envelope is, without what is in the result already.
 const ENVELOPE: &str = "callgate/envelope";
-/// Of a result's fields, the one that a model reads.
+/// Fields of a result, of which a model reads the first that is there.
 const TEXTS: &[&str] = &["output", "content", "text", "head"];
 
 /// The fields of a server's answer.
@@ -38,12 +38,12 @@ pub(crate) fn result(envelope: &ResultEnvelope) -> CallToolResult {
     result.with_meta(Some(meta))
 }
 
-/// Whether data is what a server has answered ([`crate::Remote`]): no tool of callgate's own has a list by that name.
+/// True if data is what a server has answered ([`crate::Remote`]): no tool of callgate's own has a list by that name.
 fn is_remotes(data: &Value) -> bool {
     data.get(CONTENT).is_some_and(Value::is_array)
 }
 
-/// What a server has answered, as it came.
+/// Answer of a server, as it came.
 fn remotes(envelope: &ResultEnvelope) -> Option<Vec<ContentBlock>> {
     let data = envelope.data.as_ref().filter(|data| is_remotes(data))?;
     serde_json::from_value(data.get(CONTENT)?.clone()).ok()

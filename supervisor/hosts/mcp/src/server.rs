@@ -43,7 +43,7 @@ const PIECES: usize = 64;
 /// The name of the one question that a result asks.
 const QUESTION: &str = "question";
 
-/// Why a client could not be served.
+/// Reason why a client could not be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -67,7 +67,7 @@ where
     serve_whose(session, from, to, (Whose::default(), MESSAGE_MAX)).await
 }
 
-/// The same for some client, whose messages have at most `longest` bytes.
+/// Serves some client, whose messages have at most `longest` bytes.
 pub(crate) async fn serve_whose<R, W>(
     session: Arc<Session>,
     from: R,
@@ -129,7 +129,7 @@ pub(crate) async fn over_with<S: ServerHandler>(
     }
 }
 
-/// What came of the answer to a client's first message, which could not be written.
+/// Result of an answer to a client's first message that could not be written.
 fn untaken(error: &(dyn std::error::Error + 'static)) -> Result<(), ServeError> {
     match error.downcast_ref::<std::io::Error>() {
         // It went meanwhile.
@@ -208,7 +208,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether an answer would still be taken.
+    /// True if an answer would still be taken.
     fn is_awaited(&self) -> bool {
         self.since.elapsed() < AWAY && !self.answer.is_closed()
     }
@@ -219,9 +219,9 @@ struct Flight {
     call: JoinSet<ResultEnvelope>,
     asks: mpsc::Receiver<Ask>,
     pieces: mpsc::Receiver<Vec<u8>>,
-    /// What a server that it is made to has told.
+    /// Steps that a server that it is made to has told.
     steps: mpsc::Receiver<ProgressNotificationParam>,
-    /// What its arguments take, if they are large.
+    /// Room that its arguments take, if they are large.
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -265,7 +265,7 @@ impl Server {
         Self { _servers: Some(servers), ..self }
     }
 
-    /// Whether a call waits for the answer to a result.
+    /// True if a call waits for the answer to a result.
     pub(crate) fn is_asking(&self) -> bool {
         self.waiting().values().any(Waiting::is_awaited)
     }
@@ -366,12 +366,12 @@ impl Server {
     }
 }
 
-/// Whether a client shows forms: one that says nothing of how it asks does.
+/// True if a client shows forms: one that says nothing of how it asks does.
 fn can_fill(elicitation: &ElicitationCapability) -> bool {
     elicitation.form.is_some() || elicitation.url.is_none()
 }
 
-/// Whether each request stands for itself: no request goes from the server to the client.
+/// True if each request stands for itself: no request goes from the server to the client.
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
@@ -447,7 +447,8 @@ impl ServerHandler for Server {
         info
     }
 
-    /// Of the era in which each request stands for itself. There a list of tools does not change (C-33), so no change is announced.
+    /// Answers in the era in which each request stands for itself. There a list of tools does not change (C-33), so no
+    /// change is announced.
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let mut info = self.get_info();
         info.capabilities = ServerCapabilities::builder().enable_tools().build();

@@ -49,7 +49,7 @@ impl Servers {
         Self::start_those(supervisor, spec, session, (|_| true, Listing::WhatFits)).await
     }
 
-    /// The same for a session in which these tools are called, and no others.
+    /// Starts them for a session in which these tools are called, and no others.
     pub async fn start_for(
         supervisor: &Supervisor,
         spec: &SessionSpec,
@@ -87,15 +87,16 @@ impl Servers {
         Self(all)
     }
 
-    /// Whether a tool of this name could be the server's.
+    /// True if a tool of this name could be the server's.
     #[must_use]
     pub fn may_have(server: &str, tool: &str) -> bool {
         matches!(tool, "tool_search" | "ToolSearch") || tool.starts_with(&format!("mcp__{server}__"))
     }
 }
 
-/// What a server's session is opened for: its own rights, within those of the session that has its tools. Calls of that session can
-/// have a hand in what a server is and finds, and what one server writes another may read: so none has a right that they have not.
+/// Specification of a server's session: its own rights, within those of the session that has its tools. Calls of that
+/// session can have a hand in what a server is and finds, and what one server writes another may read: so none has a
+/// right that they have not.
 fn own_spec(spec: &SessionSpec, name: &str, session: &Session) -> Option<SessionSpec> {
     let manifest = spec.manifest.as_ref()?.of_server(name)?;
     let mut own = SessionSpec::with_manifest(spec.workspace.first()?.clone(), manifest).without_tools();

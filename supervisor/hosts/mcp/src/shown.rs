@@ -1,4 +1,4 @@
-//! What a person at the client is asked.
+//! Questions to a person at the client.
 
 use callgate::{Inquiry, Query, Question, shown};
 use rmcp::model::ElicitRequestParams;
@@ -29,7 +29,8 @@ pub(crate) fn chosen(query: &Query, said: &str) -> String {
     found.map_or_else(|| said.to_owned(), |(_, choice)| choice.label.clone())
 }
 
-/// Whether a call may be made. The answers are words that say what they mean: clients of the older versions show no titles.
+/// Question whether a call may be made. The answers are words that say what they mean: clients of the older versions
+/// show no titles.
 pub(crate) fn approval(question: &Question) -> Option<ElicitRequestParams> {
     let text = shown::question(question, COLUMNS);
     form(

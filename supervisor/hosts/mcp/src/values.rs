@@ -30,7 +30,7 @@ impl Values {
     }
 }
 
-/// Whether a message has too many.
+/// True if a message has too many.
 pub(crate) fn too_many(message: &[u8]) -> bool {
     let mut values = Values::default();
     message.iter().any(|byte| {

@@ -1,4 +1,4 @@
-//! What is between client and server: bounded in both directions, and its end is noticed.
+//! Wire between client and server: bounded in both directions, and its end is noticed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -29,7 +29,7 @@ const TAKEN_BACK: Duration = Duration::from_secs(10);
 /// that the message is none.
 pub(crate) struct UntilClosed<R> {
     from: R,
-    /// Of the line that is being read.
+    /// Values of the line that is being read.
     values: Values,
     closed: watch::Sender<bool>,
 }
@@ -62,7 +62,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for UntilClosed<R> {
     }
 }
 
-/// Whether the client has closed its end.
+/// True once the client has closed its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Closed(watch::Receiver<bool>);
 
@@ -88,7 +88,7 @@ impl Closed {
 pub(crate) struct Bounded<T> {
     inner: T,
     unread: Arc<Unread>,
-    /// Of another side that nobody trusts: what it has asked and was not answered.
+    /// Questions of another side that nobody trusts, which were not answered.
     asked: Option<Asked>,
     /// Since when so many messages have been read.
     pace: (Instant, u32),
@@ -104,7 +104,7 @@ struct Unread {
 #[derive(Default)]
 struct Asked {
     open: HashMap<RequestId, Vec<One>>,
-    /// What was taken back is answered no more, or a little later.
+    /// Questions that were taken back: they are answered no more, or a little later.
     taken_back: VecDeque<(Instant, One)>,
 }
 

@@ -100,7 +100,7 @@ struct Wrapped {
     remote: Arc<Remote>,
 }
 
-/// What the server answers to a request that is passed on, unless the client takes it back.
+/// Answer of the server to a request that is passed on, unless the client takes it back.
 async fn passed_on<T>(
     answer: impl Future<Output = Result<T, ServiceError>>,
     context: &RequestContext<RoleServer>,

@@ -1,5 +1,5 @@
-//! What attacks are aimed at: made in a scratch directory, on loopback and as processes of our own, and looked at after
-//! every attempt. What changed was reached, whatever errno was returned.
+//! Targets of attacks: made in a scratch directory, on loopback and as processes of our own, and looked at after every
+//! attempt. What changed was reached, whatever errno was returned.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ const INHERITED: RawFd = 700;
 const PIDS_OF_SANDBOXES: u32 = 64;
 /// How long the process that attacks are aimed at may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What attempts leave in the workspace, if they succeed.
+/// Files that attempts leave in the workspace, if they succeed.
 const DEBRIS: [&str; 4] = ["taken", ".bashrc", ".vscode", ".mcp.json"];
 
 /// Everything that attacks are aimed at. Dropping it ends its processes, and removes what is not in its directory.
@@ -53,7 +53,7 @@ pub struct Field {
     whole: BTreeMap<PathBuf, String>,
 }
 
-/// What was reached, in words.
+/// Targets that were reached, in words.
 pub(super) type Changes = Vec<String>;
 
 impl std::fmt::Debug for Field {
@@ -116,7 +116,7 @@ impl Field {
         self.root.join("workspace")
     }
 
-    /// What may be read inside and not written.
+    /// Directory that may be read inside and not written.
     pub(super) fn readable(&self) -> PathBuf {
         self.root.join("readable")
     }
@@ -189,7 +189,7 @@ impl Field {
         Some(format!("{stands_for}{rest}"))
     }
 
-    /// What was reached since the last look.
+    /// Targets that were reached since the last look.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = self.servers.changes();
         changes.extend(self.hosts.changes());
@@ -401,7 +401,7 @@ struct Objects {
     key: u32,
     name: String,
     ids: BTreeMap<&'static str, i64>,
-    /// What there is, as it was made: a host may lack some of it.
+    /// Targets as they were made: a host may lack some of it.
     queue: bool,
 }
 
@@ -525,7 +525,7 @@ impl Bystander {
         Ok(())
     }
 
-    /// What an attempt could have changed about it.
+    /// Condition that an attempt could have changed.
     fn condition(&self) -> String {
         let read = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.pid())).unwrap_or_default();
         let limits =

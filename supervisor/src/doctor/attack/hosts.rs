@@ -72,15 +72,14 @@ impl Hosts {
         self.granted.at
     }
 
-    /// What is granted: the host by its address and by its name, and a name that leads nowhere.
+    /// Hosts that are granted: the host by its address and by its name, and a name that leads nowhere.
     pub(super) fn granted(&self) -> Vec<HostPattern> {
         let port = self.granted.at.port();
         let texts = [format!("{GRANTED}:{port}"), format!("{NAME}:{port}"), format!("{NOWHERE}:{port}")];
         texts.iter().filter_map(|text| HostPattern::parse(text).ok()).collect()
     }
 
-    /// What a word of an act stands for.
-    /// `inside` a session of callgate's, which has a proxy and a name server of its own.
+    /// Meaning of a word of an act. `inside` a session of callgate's, which has a proxy and a name server of its own.
     pub(super) fn fill_in(&self, word: &str, inside: bool) -> Option<String> {
         Some(match word {
             "port" => self.granted.at.port().to_string(),
@@ -113,7 +112,7 @@ impl Hosts {
     }
 }
 
-/// What a server does for whoever comes.
+/// Behaviour of a server to whoever comes.
 #[derive(Debug, Clone)]
 enum Kind {
     /// Answers every request, and everything that is none, with the token.

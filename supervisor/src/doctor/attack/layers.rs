@@ -113,7 +113,7 @@ pub(super) async fn make_all(
     Ok(())
 }
 
-/// What was reached, by what canaries show and by what was read.
+/// Targets that were reached, by what canaries show and by what was read.
 fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, DoctorError> {
     let mut reached = field.changes();
     if seen.contains(field.token()) {

@@ -29,14 +29,14 @@ use crate::supervisor::Supervisor;
 /// How long a datagram that was sent may be on its way.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// What a program does that was started as `attempt WORDS`: it makes the attempt, with its own rights, and tells what came of
-/// it. Returns its exit status. The binary of [`Field::make`] must do so, as `callgate` does.
+/// Runs a program that was started as `attempt WORDS`: it makes the attempt, with its own rights, and tells what came
+/// of it. Returns its exit status. The binary of [`Field::make`] must do so, as `callgate` does.
 #[must_use]
 pub fn attempt(words: &[String]) -> u8 {
     callgate_worker::probe::main(words)
 }
 
-/// What came of one act in one place.
+/// Result of one act in one place.
 #[derive(Debug, Clone)]
 struct Seen {
     answer: Answer,
@@ -85,10 +85,10 @@ struct Tried {
     seen: Vec<(Place, Seen)>,
 }
 
-/// What came of an act outside.
+/// Result of an act outside.
 enum Control {
     Succeeded,
-    /// Why nothing can be told by it here.
+    /// Nothing can be told by it here, for this reason.
     Failed(String),
 }
 
@@ -161,7 +161,7 @@ async fn make_all(
     Ok(())
 }
 
-/// What the sandbox must let through, for what it stops to mean something.
+/// Acts that the sandbox must let through, for what it stops to mean something.
 const GRANTED: &[Act] = &[
     Act { words: &["read", "{ws}/notes.txt"], proof: Proof::Success, terminal: false },
     Act { words: &["create", "{ws}/taken", "x"], proof: Proof::Success, terminal: false },
@@ -180,7 +180,7 @@ const REACHED_BY_PROXY: &[Act] = &[
     sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "tls", "granted.localhost"]),
 ];
 
-/// Why acts in this place would tell nothing, if they would not: one of these fails, though it is granted.
+/// Reason why acts in this place would tell nothing, if they would not: one of these fails, though it is granted.
 async fn unusable(subject: &Subject, field: &mut Field, granted: &[Act]) -> Result<Option<String>, DoctorError> {
     for act in granted {
         let seen = make(subject, field, act).await?;

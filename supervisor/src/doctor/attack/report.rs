@@ -1,4 +1,4 @@
-//! What was found, as data.
+//! Findings, as data.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,7 +33,7 @@ pub struct Report {
 pub struct Hostless {
     /// Where.
     pub place: Place,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Hostless {
 pub struct MissingStrength {
     /// Which.
     pub strength: Strength,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
@@ -53,9 +53,9 @@ pub struct MissingStrength {
 pub struct AttackReport {
     /// Its id in the list of attacks, such as `A2`.
     pub id: &'static str,
-    /// What a success would mean.
+    /// Area: what a success would mean.
     pub area: Area,
-    /// What is attempted.
+    /// Description of the attempt.
     pub attempt: &'static str,
     /// All its acts.
     pub acts: Vec<ActReport>,
@@ -67,25 +67,25 @@ pub struct AttackReport {
 pub struct ActReport {
     /// The probe's words, with `{…}` for what is aimed at.
     pub act: String,
-    /// Why it tells nothing here, if it fails outside too.
+    /// Reason why it tells nothing here, if it fails outside too.
     pub not_tested: Option<String>,
     /// Place by place.
     pub seen: Vec<Sighting>,
 }
 
-/// What came of an act in one place.
+/// Result of an act in one place.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Sighting {
     /// Where it was made.
     pub place: Place,
-    /// What it came to.
+    /// Verdict on it.
     pub verdict: Verdict,
     /// The system call that was refused, if one was.
     pub at: Option<String>,
 }
 
-/// What one act came to in one place.
+/// Verdict on one act in one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
 pub enum Verdict {
@@ -121,7 +121,7 @@ impl Verdict {
         }
     }
 
-    /// Why.
+    /// Reason.
     #[must_use]
     pub fn why(&self) -> &str {
         match self {
@@ -195,7 +195,7 @@ impl Serialize for Holder {
     }
 }
 
-/// What is told of all acts of an attack in one place.
+/// Summary of all acts of an attack in one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Summary {
     /// All that could be tried were stopped, by these.
@@ -226,7 +226,7 @@ impl Summary {
 pub struct Opening {
     /// The act.
     pub act: String,
-    /// What shows it.
+    /// Fact that shows it.
     pub how: String,
 }
 
@@ -235,7 +235,8 @@ pub struct Opening {
 pub enum HeldBy {
     /// Each of these sets, alone: a set of several holds all of it only between them.
     Any(Vec<BTreeSet<Holder>>),
-    /// What every session starts with: its user, a session without a terminal, three descriptors, an environment of its own.
+    /// State that every session starts with: its user, a session without a terminal, three descriptors, an environment
+    /// of its own.
     Start,
     /// Nothing shows it.
     Unknown,
@@ -250,7 +251,7 @@ impl ActReport {
         matches!(self.at(place), Some(Verdict::Held(_)))
     }
 
-    /// What holds it alone; `None` if what every session starts with does: nothing that was switched off mattered.
+    /// Holders that hold it alone; `None` if what every session starts with does: nothing that was switched off mattered.
     fn held_alone_by(&self) -> Option<BTreeSet<Holder>> {
         if self.held_at(Place::Nothing) {
             return None;
@@ -261,7 +262,7 @@ impl ActReport {
 }
 
 impl AttackReport {
-    /// What came of all its acts in one place.
+    /// Summary of all its acts in one place.
     #[must_use]
     pub fn summary(&self, place: Place) -> Summary {
         let (mut answers, mut open, mut untested) = (BTreeSet::new(), Vec::new(), false);
@@ -320,7 +321,7 @@ impl AttackReport {
         if holders.is_empty() { HeldBy::Unknown } else { HeldBy::Any(holders) }
     }
 
-    /// Whether a success counts: what shows by design in one strength does not.
+    /// True if a success counts: what shows by design in one strength does not.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.area != Area::Visible
@@ -333,11 +334,11 @@ impl AttackReport {
 pub struct CallReport {
     /// Its id in the list of attacks.
     pub id: &'static str,
-    /// What is attempted.
+    /// Description of the attempt.
     pub attempt: &'static str,
     /// Which layer is to stop it first.
     pub layer: Layer,
-    /// Why it can tell nothing here, if so.
+    /// Reason why it can tell nothing here, if so.
     pub not_tested: Option<String>,
     /// By strength.
     pub results: Vec<(Strength, Stopped)>,
@@ -351,12 +352,12 @@ pub struct Stopped {
     pub by: Option<Layer>,
     /// With that layer passed by, whether the third one stopped it.
     pub by_the_sandbox_alone: bool,
-    /// What was reached with all layers on.
+    /// Targets that were reached with all layers on.
     pub reached: Vec<String>,
 }
 
 impl CallReport {
-    /// Whether it reached something, or another layer had to stop it.
+    /// True if it reached something, or another layer had to stop it.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.results.iter().any(|(_, stopped)| stopped.by != Some(self.layer) || !stopped.by_the_sandbox_alone)

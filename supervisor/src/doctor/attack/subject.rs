@@ -37,7 +37,7 @@ pub(super) enum Subject {
     Under(Vec<String>),
 }
 
-/// What came of one act.
+/// Result of one act.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     /// It was not refused, and saw this.
@@ -115,14 +115,14 @@ fn spec(field: &Field, strength: Strength, grants: Grants) -> SessionSpec {
     spec
 }
 
-/// What a process printed, and how it ended.
+/// Output of a process, and its end.
 pub(super) struct Made {
     output: String,
     end: Result<(Option<i32>, Option<i32>), String>,
 }
 
 impl Made {
-    /// What it printed.
+    /// Output as text.
     pub(super) fn text(self) -> String {
         self.output
     }

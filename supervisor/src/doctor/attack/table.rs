@@ -1,9 +1,9 @@
-//! What is attempted: each line once got through a sandbox that people relied on.
+//! Attempts: each line once got through a sandbox that people relied on.
 
-/// Whether names inside a granted tree are denied already: until they are, to attack them tells nothing.
+/// True if names inside a granted tree are denied already: until they are, to attack them tells nothing.
 const PROTECTED_NAMES: bool = true;
 
-/// What is attacked, and so what a success would mean.
+/// Target of an attack, and so the meaning of a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Area {
@@ -15,7 +15,7 @@ pub enum Area {
     Host,
     /// Other processes.
     Processes,
-    /// What the launcher left behind: descriptors, the environment, its terminal.
+    /// Things that the launcher left behind: descriptors, the environment, its terminal.
     Leaks,
     /// IPC objects of others.
     Ipc,
@@ -30,7 +30,7 @@ impl Area {
     pub const ALL: [Self; 8] =
         [Self::Files, Self::Network, Self::Host, Self::Processes, Self::Leaks, Self::Ipc, Self::Kernel, Self::Visible];
 
-    /// What is granted where its attacks are made.
+    /// Grants where its attacks are made.
     pub(super) fn grants(self) -> Grants {
         match self {
             Self::Host => Grants::Host,
@@ -41,7 +41,7 @@ impl Area {
     }
 }
 
-/// What a session is granted of the network.
+/// Grants of the network to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grants {
     NoHost,
@@ -49,12 +49,12 @@ pub(super) enum Grants {
     Host,
 }
 
-/// What proves that an act got through, besides a canary that changed.
+/// Proof that an act got through, besides a canary that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// It was not refused.
     Success,
-    /// What it saw holds the token, which is nowhere else.
+    /// It saw the token, which is nowhere else.
     Token,
     /// It arrived: elsewhere there may be something of the same name or number.
     Canary,

@@ -30,7 +30,7 @@ pub(crate) enum Delegation {
 }
 
 impl Delegation {
-    /// Whether it is about an agent that was started before.
+    /// True if it is about an agent that was started before.
     pub(crate) fn is_about_one(self) -> bool {
         match self {
             Self::Assign | Self::Resume | Self::Input => true,
@@ -39,7 +39,7 @@ impl Delegation {
     }
 }
 
-/// What else is done about subagents. None of it starts one.
+/// Other acts about subagents. None of it starts one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AgentsAct {
     Result,
@@ -48,9 +48,9 @@ pub(crate) enum AgentsAct {
     List,
     SwarmStatus,
     SwarmResult,
-    /// Of a subagent itself: the result of its row.
+    /// The subagent itself reports the result of its row.
     Report,
-    /// Of a subagent itself: what was sent to it.
+    /// The subagent itself reads what was sent to it.
     Inbox,
 }
 
@@ -95,7 +95,7 @@ const BLOCK: &str = r#"
     "block": { "type": "boolean", "default": true, "description": "Whether to wait for the end. Default true." },
     "timeout_ms": { "type": "integer", "default": 30000, "description": "How long to wait at most, milliseconds, from 1000 to 3600000. Default 30000." }"#;
 
-/// What is known of an agent.
+/// Schema of what is known of an agent.
 const ONE: &str = r#"
     "agent_id": { "type": "string" },
     "type": { "type": "string", "description": "The agent's name in the manifest." },
@@ -241,7 +241,7 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
     ])
 }
 
-/// What is known of several.
+/// Schema of what is known of several.
 const SWARM: &str = r#"
     "swarm_id": { "type": "string" },
     "job_id": { "type": "string", "description": "The same, of a CSV." },
@@ -323,7 +323,7 @@ fn others() -> Result<Vec<Tool>, RegistryError> {
     ])
 }
 
-/// Of a subagent: what was sent to it.
+/// Tool by which a subagent reads what was sent to it.
 pub(in crate::registry) fn inbox() -> Result<Tool, RegistryError> {
     let parameters = object(
         &[

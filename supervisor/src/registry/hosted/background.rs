@@ -9,7 +9,7 @@ use super::super::kin::Kin;
 use super::super::{RegistryError, Tool};
 use super::agents::AgentsAct;
 
-/// What is done about a task.
+/// Act on a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Wait,

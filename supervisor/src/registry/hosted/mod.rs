@@ -47,14 +47,14 @@ fn tool(hosted: Hosted, name: &'static str, contract: (&str, &str, &str)) -> Res
     Tool::bundled(name, contract, Executor::Session(hosted))
 }
 
-/// What the session keeps for them.
+/// State that the session keeps for them.
 #[derive(Debug)]
 pub(crate) struct State {
     notes: Mutex<Notes>,
     skills: skill::Known,
 }
 
-/// What of that is recorded with the session, for its next openings.
+/// Part of that which is recorded with the session, for its next openings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Notes {

@@ -53,7 +53,7 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["plan"] }]
 }"#;
 
-/// What a session means to do.
+/// Plan of what a session means to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     explanation: Option<String>,

@@ -38,7 +38,7 @@ use crate::session::Session;
 
 /// Where skills lie, in a home directory or a project: of two with one name the first counts, and a project's before the user's.
 const FOLDERS: [&str; 3] = [".callgate/skills", ".agents/skills", ".claude/skills"];
-/// What makes a directory a skill.
+/// File that makes a directory a skill.
 const FILE: &str = "SKILL.md";
 /// Most entries of one folder that are looked at.
 const ENTRIES: usize = 200;
@@ -85,13 +85,13 @@ pub struct Skill {
     pub directory: HostPath,
 }
 
-/// What is no skill, though it lies where skills do.
+/// Directory that is no skill, though it lies where skills do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillLeftOut {
-    /// What.
+    /// Path of it.
     pub path: HostPath,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
@@ -101,11 +101,11 @@ pub struct SkillLeftOut {
 pub struct Skills {
     /// By name.
     pub skills: Vec<Skill>,
-    /// What is left out.
+    /// Directories that are left out.
     pub left_out: Vec<SkillLeftOut>,
 }
 
-/// What a session knows of skills.
+/// Skills as a session knows them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     found: Arc<Found>,
@@ -141,7 +141,7 @@ struct Candidate {
     directory: HostPath,
     /// Whose that is.
     owner: u32,
-    /// What its file was when the session was opened.
+    /// Digest of its file when the session was opened.
     digest: String,
 }
 
@@ -228,7 +228,7 @@ impl Found {
     }
 }
 
-/// What reading these directories requires.
+/// Requirements for reading these directories.
 pub(crate) fn requires(directories: &[HostPath]) -> Option<RequirementSet> {
     let read: Vec<PathTemplate> = directories.iter().map(PathTemplate::of_tree).collect();
     let fs = FsRequirement { read, ..FsRequirement::default() };
@@ -298,7 +298,7 @@ fn unreadable(errno: Errno) -> String {
     }
 }
 
-/// What is in a skill's file. One of the user's is theirs or root's alone; a project's is what was trusted.
+/// Text of a skill's file. One of the user's is theirs or root's alone; a project's is what was trusted.
 fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String, String> {
     let opened = beneath(base, file, OFlags::empty()).map_err(unreadable)?;
     let stat = rustix::fs::fstat(&opened).map_err(unreadable)?;
@@ -386,7 +386,7 @@ impl Session {
         Ok(text)
     }
 
-    /// What it says of itself, read by a worker.
+    /// Description that it gives of itself, read by a worker.
     async fn described(&self, candidate: &Candidate, text: &str) -> Result<Result<FrontMatter, String>, CallError> {
         let front = match front_of(text) {
             Ok(front) => front,

@@ -59,7 +59,8 @@ pub(super) fn listed(agents: &BTreeMap<String, Agent>) -> String {
     subagents.map(|(name, agent)| format!("\n- {name}: {}", agent.description)).collect()
 }
 
-/// What a person's "always" is kept for. Whoever said it of an agent has seen its program, and did not say it of another.
+/// Key that a person's "always" is kept for. Whoever said it of an agent has seen its program, and did not say it of
+/// another.
 pub(super) fn key(agents: &BTreeMap<String, Agent>) -> impl Fn(&Value) -> String + Send + Sync + Clone + 'static {
     let runners: BTreeMap<String, String> = agents
         .iter()

@@ -55,7 +55,7 @@ const OUTPUT: &str = r#"{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Todo {
-    /// What.
+    /// Text of the item.
     pub content: String,
     /// How far it is.
     pub status: TodoStatus,

@@ -58,7 +58,7 @@ const OUTPUT: &str = r#"{
 
 const NAME: &str = "tool_search";
 
-/// What a surface says where all that match are returned (S3-9, C-11).
+/// Word of a surface where all that match are returned (S3-9, C-11).
 pub(in crate::registry) const UNLIMITED: &str = "unlimited";
 
 pub(super) fn tool_search() -> Result<Tool, RegistryError> {
@@ -135,7 +135,7 @@ impl Session {
         Err(CallError::Deferred { tool: tool.name.clone(), search: search.to_owned() })
     }
 
-    /// Whether a tool can be called as far as that goes: it is not deferred, or `tool_search` has returned it.
+    /// True if a tool can be called as far as that goes: it is not deferred, or `tool_search` has returned it.
     #[must_use]
     pub fn is_loaded(&self, tool: &Tool) -> bool {
         !tool.deferred || self.hosted.has_loaded(&tool.name)

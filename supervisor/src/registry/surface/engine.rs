@@ -108,7 +108,7 @@ fn lines_from_limit(given: &Map<String, Value>, understood: &mut Understood) -> 
 const DELEGATED: &str =
     r#"{ "type": "array", "minItems": 1, "maxItems": 5, "items": { "type": "string", "minLength": 1 } }"#;
 
-/// What it is to do, in one text, or what each of several is to do.
+/// Goal in one text, or what each of several is to do.
 fn goal(given: &Map<String, Value>, understood: &mut Understood) -> Result<(), String> {
     let text = |name: &str| given.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let with_context = |goal: &str| match text("context") {

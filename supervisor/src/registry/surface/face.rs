@@ -12,23 +12,23 @@ const TASK: &str = "task";
 /// A tool as a surface shows it.
 #[derive(Debug)]
 pub(crate) struct Face {
-    /// What it is called.
+    /// Name on the surface.
     pub(in crate::registry) name: &'static str,
-    /// What it is called otherwise: which tool it is.
+    /// Name of the tool that it is.
     pub(super) of: &'static str,
     /// Prose for the model. Empty for the tool's own.
     pub(in crate::registry) description: &'static str,
     /// `None` if they are the tool's own.
     pub(super) params: Option<&'static [Param]>,
-    /// What its worker is told besides.
+    /// Facts that its worker is told besides.
     pub(super) told: &'static [(&'static str, u64)],
     /// The most of its output that is shown, in the tool's own unit.
     pub(in crate::registry) limit: Option<u64>,
-    /// What else has to be done to its arguments.
+    /// Adaptation of its arguments beyond that.
     pub(super) adapt: Option<Adapt>,
-    /// What becomes of a result.
+    /// Shape of a result.
     pub(in crate::registry) shape: Shape,
-    /// Whether only the session that began has it, and none of its subagents.
+    /// True if only the session that began has it, and none of its subagents.
     pub(super) is_single_level: bool,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct Param {
     also: &'static [&'static str],
     kind: Kind,
     is_required: bool,
-    /// Whether what counts without an argument is what the tool does anyway. It is not passed on then: what a call is known by would
-    /// be another than that of the same call by the tool's own name.
+    /// True if what counts without an argument is what the tool does anyway. It is not passed on then: what a call is
+    /// known by would be another than that of the same call by the tool's own name.
     is_own_default: bool,
     to: To,
     about: &'static str,
 }
 
-/// What it can be.
+/// Kind of value.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text {
@@ -61,7 +61,7 @@ enum Kind {
     Flag {
         default: bool,
     },
-    /// What lies outside the bounds is taken for the nearest that does not.
+    /// Whole number; what lies outside the bounds is taken for the nearest that does not.
     Whole {
         default: Option<u64>,
         least: u64,
@@ -71,7 +71,7 @@ enum Kind {
         of: &'static [&'static str],
         default: &'static str,
     },
-    /// Of this schema.
+    /// Value of this schema.
     Json(&'static str),
 }
 
@@ -235,12 +235,12 @@ fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// What is made of a call's arguments.
+/// Result of reading a call's arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Understood {
     /// The tool's own.
     pub(crate) args: Value,
-    /// What its worker is told besides.
+    /// Facts that its worker is told besides.
     pub(crate) told: Map<String, Value>,
     /// The most that is shown, in the tool's own unit.
     pub(crate) limit: Option<u64>,
@@ -366,13 +366,13 @@ impl Face {
     }
 }
 
-/// What a tool keeps of the face that it is seen by.
+/// Face by which a tool is seen, as the tool keeps it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     face: &'static Face,
     /// Which subagent is started where a call names none.
     agent: Option<String>,
-    /// Of what is seen. Built when first used, as the tool's own.
+    /// Validator of what is seen. Built when first used, as the tool's own.
     pub(crate) validator: OnceLock<Arc<jsonschema::Validator>>,
 }
 

@@ -47,7 +47,7 @@ fn faces(surface: Surface) -> &'static [Face] {
     }
 }
 
-/// What a surface says to `task` where one call has several tasks.
+/// Argument of `task` on a surface where one call has several tasks.
 pub(crate) const TASKS: &str = "tasks";
 
 /// The tools outside the lock that a surface has.
@@ -56,7 +56,7 @@ pub(crate) fn further(surface: Surface) -> impl Iterator<Item = &'static str> {
 }
 
 impl Registry {
-    /// The same tools as a surface shows them: those that it has, by its names, and those that are not callgate's.
+    /// These tools as a surface shows them: those that it has, by its names, and those that are not callgate's.
     ///
     /// `agents` are those that `task` starts: where a call does not name one, it is `general`, or the first.
     ///

@@ -126,7 +126,7 @@ fn seconds(given: &Map<String, Value>, understood: &mut Understood) -> Result<()
     Ok(())
 }
 
-/// Of at most ten minutes.
+/// Milliseconds of seconds, at most ten minutes.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was clamped")]
 fn milliseconds(seconds: f64) -> u64 {
     (seconds * 1000.0) as u64

@@ -1,9 +1,9 @@
-//! What becomes of a result on its way to a surface (C-13): the names that its product has, over the same content.
+//! Shapes of a result on its way to a surface (C-13): the names that its product has, over the same content.
 
 use callgate_tools::HEAD;
 use serde_json::{Map, Value, json};
 
-/// What is done to a result.
+/// Treatment of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::registry) enum Shape {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What people and agents type, and the small project that they type it in.
+//! Lines that people and agents type, and the small project that they type it in.
 
 /// The project, as it is before the first line.
 pub(super) const PROJECT: &[(&str, &str)] = &[
@@ -48,7 +48,7 @@ pub(super) const SCRIPTS: &[(&str, &str)] = &[
     ("tool.pl", "#!/usr/bin/perl -w\nuse strict; print join('|', @ARGV), \"\\n\"; exit 4;\n"),
 ];
 
-/// What is started by a name or path that stood there when the session was opened.
+/// Lines that start something by a name or path that stood there when the session was opened.
 pub(super) const LINES: &[&str] = &[
     // Looking around.
     "pwd",
@@ -324,7 +324,7 @@ pub(super) const LINES: &[&str] = &[
     "vim -es -u NONE -c 'g/two/d' -c wq notes.txt; cat notes.txt; git checkout -q notes.txt",
 ];
 
-/// What starts programs that it has made itself: for a policy that names no files.
+/// Lines that start programs that they have made themselves: for a policy that names no files.
 pub(super) const BUILDS: &[&str] = &[
     // git starts itself with variables of its own, which is not for grants of its arguments.
     "git init -q -b main g && cd g && git -c user.name=n -c user.email=a@b commit -q --allow-empty -m one && git worktree add -q wt && \

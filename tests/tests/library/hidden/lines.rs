@@ -17,11 +17,11 @@ pub(super) struct Hidden {
     pub(super) ways: Vec<&'static str>,
 }
 
-/// Whether a way leads anywhere inside, once the program is granted.
+/// Result of a way inside, once the program is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Granted {
     Starts,
-    /// What it starts is another file than the one that is granted, or starts as nothing that could be granted.
+    /// It starts another file than the one that is granted, or starts as nothing that could be granted.
     Stays,
 }
 use Granted::{Starts, Stays};
@@ -48,7 +48,7 @@ const NAMES: &[(&str, &str)] = &[
     ("brace", "/usr/bin/tou{ch,}"),
 ];
 
-/// What starts the words behind it, as programs and as the shell's own. One of the latter may stand outermost.
+/// Wrappers that start the words behind them, as programs and as the shell's own. One of the latter may stand outermost.
 const WRAPPERS: &[(&str, &str)] = &[
     ("env", "env"),
     ("env", "env -i PATH=\"$PATH\""),
@@ -202,7 +202,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// The same word, letter by letter in one of the shell's ways.
+/// A word, letter by letter in one of the shell's ways.
 fn spelt(word: &str, dice: &mut Dice) -> String {
     let letter = |letter: char, dice: &mut Dice| match dice.below(9) {
         0 => format!("\\{letter}"),
@@ -221,7 +221,7 @@ fn spelt(word: &str, dice: &mut Dice) -> String {
 /// Makes lines.
 pub(super) struct Generator {
     dice: Dice,
-    /// Of files, functions and delimiters.
+    /// Number for names of files, functions and delimiters.
     names: usize,
     loader: Option<String>,
 }
@@ -288,7 +288,7 @@ impl Generator {
     }
 }
 
-/// What a line can be hidden in. The number makes names of their own.
+/// Layer that a line can be hidden in. The number makes names of their own.
 type Layer = fn(&str, usize) -> String;
 
 const LAYERS: &[(&str, Layer)] = &[

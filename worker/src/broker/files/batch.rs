@@ -17,7 +17,7 @@ use super::{Answer, At, Broker, Caller, Judged, Removing, Renaming, kind};
 use crate::sys::names::{ALL, JUDGE, MOST, NUMBERS};
 use crate::toolset::TEMPORARY_PREFIX;
 
-/// Whether a renaming is a batch.
+/// True if a renaming is a batch.
 pub(super) fn is_asked_for(flags: u32) -> bool {
     flags == ALL || flags == JUDGE
 }
@@ -65,7 +65,7 @@ pub(super) fn take(
     Ok(Answer::Return(taken))
 }
 
-/// Whether one of them may be carried out. What is not the broker's to do is as in another file system.
+/// Judges whether one of them may be carried out. What is not the broker's to do is as in another file system.
 fn judged(broker: &mut Broker, caller: &Caller<'_>, [directory, from, to, flags]: [u64; NUMBERS]) -> Result<Act, i32> {
     let directory = i32::try_from(directory).ok().ok_or(libc::EBADF)?;
     let from: At = (directory, from);

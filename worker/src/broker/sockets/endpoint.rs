@@ -15,7 +15,7 @@ use super::{errno, io_errno, unix};
 use crate::protocol::AtEndpoint;
 use crate::sys::socket as raw;
 
-/// Whether an address is the endpoint's, and the call one that has an endpoint.
+/// True if an address is the endpoint's, and the call one that has an endpoint.
 pub(super) fn is_meant(call: &Call, address: &[u8]) -> bool {
     call.endpoint.is_some() && unix::path_of(address).as_deref() == Some(ENDPOINT)
 }

@@ -151,7 +151,7 @@ fn is_listening(socket: &OwnedFd) -> Result<bool, i32> {
     sockopt::socket_acceptconn(socket).map_err(errno)
 }
 
-/// Whether the broker's copy outlives what the caller does with the socket: it listened, or could not be connected.
+/// True if the broker's copy outlives what the caller does with the socket: it listened, or could not be connected.
 fn lasts(kept: &Kept) -> bool {
     kept.server.is_some() || kept.failed
 }

@@ -28,7 +28,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What socket(2) is asked for.
+    /// Kind that socket(2) is asked for.
     pub(super) fn asked(domain: i32, kind: i32, protocol: i32) -> Option<Self> {
         match (domain, kind & 0xf, protocol) {
             (libc::AF_INET, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Self::Datagram(Family::V4)),
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What a socket is, as the kernel has it.
+    /// Kind of a socket, as the kernel has it.
     fn of(socket: &OwnedFd) -> Result<Option<Self>, i32> {
         let domain = sockopt::socket_domain(socket).map_err(errno)?;
         let kind = sockopt::socket_type(socket).map_err(errno)?;
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// Whether a socket belongs to this network namespace.
+/// True if a socket belongs to this network namespace.
 fn is_in(network: u64, socket: &OwnedFd) -> bool {
     raw::network_cookie(socket.as_fd()).is_ok_and(|cookie| cookie == network)
 }
@@ -92,7 +92,7 @@ pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, number: i32, addres
     raw::bind(socket.as_fd(), address).map_err(io_errno)
 }
 
-/// What listens has another kind.
+/// Errno for a kind of socket that does not listen here.
 pub(super) fn listen(broker: &mut Broker, caller: &Caller<'_>, number: i32) -> i32 {
     match fetched(broker, caller, number) {
         Ok(Some(_)) => libc::EOPNOTSUPP,

@@ -67,7 +67,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// What stands for an abstract name.
+/// File that stands for an abstract name.
 pub(super) struct Name {
     /// Its name in the session's directory for such, and the file.
     name: CString,
@@ -143,7 +143,7 @@ fn bind_file(
     Ok(file)
 }
 
-/// What no call can give a file that is no directory: [`super::super::metadata`] and the filter refuse it.
+/// Mode that no call can give a file that is no directory: [`super::super::metadata`] and the filter refuse it.
 const MARK: Mode = Mode::SUID;
 
 /// Binds, and opens the file that this has made. By its name, which may be another's by then: so the file is made with a mark,

@@ -31,7 +31,7 @@ mod sqlite;
 #[cfg(feature = "databases")]
 mod tls;
 
-/// What the tools have in common of their arguments: all of `sqlite`'s.
+/// Arguments that the tools have in common: all of `sqlite`'s.
 macro_rules! schema {
     ($further:literal) => {
         concat!(
@@ -166,11 +166,11 @@ pub struct Connection {
     pub dialect: Dialect,
     /// Its alias.
     pub database: String,
-    /// Whether the call may change it.
+    /// True if the call may change it.
     pub changes: bool,
     /// Where it is, if that is no file.
     pub server: Option<ServerConnection>,
-    /// Of a file: whether the call was granted the log beside it as well, if there is one.
+    /// True if the call was granted the log beside its file as well, if there is one.
     pub log: bool,
 }
 
@@ -187,13 +187,13 @@ pub struct ServerConnection {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
-    /// What the connection has to be.
+    /// Protection that the connection must have.
     pub tls: Tls,
     /// Milliseconds that a statement may take.
     pub timeout_ms: u64,
 }
 
-/// What operations there are, and the parameters that belong to each (S4-23). `database`, `operation` and `row_limit` belong to all.
+/// Operations, and the parameters that belong to each (S4-23). `database`, `operation` and `row_limit` belong to all.
 const PARAMETERS: [(&str, &[&str]); 4] = [
     ("query", &["sql"]),
     ("list_tables", &["table_pattern", "schema"]),

@@ -149,7 +149,7 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Clien
     Ok(client)
 }
 
-/// What holds from the first word on.
+/// Settings that hold from the first word on.
 async fn begin(client: &Client, asked: &Asked, how: &str) -> Result<(), Failed> {
     let limit = asked.connection.server.as_ref().map_or(0, |server| server.timeout_ms);
     // The server ends what nobody waits for any more. Older ones do not know how.
@@ -284,7 +284,7 @@ async fn change(client: &Client, asked: &Asked) -> Result<u64, Failed> {
     Ok(changed)
 }
 
-/// What the server says, for whoever wrote the statement. It never says a password.
+/// Words of the server, for whoever wrote the statement. It never says a password.
 fn words(error: &Error) -> Failed {
     let Some(said) = error.as_db_error() else {
         let mut why = error.to_string();

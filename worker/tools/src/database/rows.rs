@@ -1,4 +1,4 @@
-//! What a query returns: structured rows with a table beside them (S4-18), or a CSV file.
+//! Result of a query: structured rows with a table beside them (S4-18), or a CSV file.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -71,7 +71,7 @@ impl Cell {
         }
     }
 
-    /// The same with no more than a result shows of it, and whether that is less.
+    /// These rows with no more than a result shows of it, and whether that is less.
     fn shortened(self) -> (Self, bool) {
         match self {
             Self::Text(mut text) if text.len() > CELL_MAX => {
@@ -107,7 +107,7 @@ fn hexadecimal(bytes: &[u8], most: usize) -> String {
     format!("0x{digits}")
 }
 
-/// Whether whoever reads a result wants another row.
+/// Wish of whoever reads a result: another row, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
     Another,

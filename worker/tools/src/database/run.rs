@@ -19,8 +19,8 @@ use crate::{Context, Output, ToolError, integer, name_path, required_text, text}
 const ROWS: u64 = 100;
 
 impl ServerConnection {
-    /// Whether its certificate has to be one that this host's authorities vouch for. A password would otherwise go to whoever
-    /// answers. It goes by the name that was configured: each name has an address of the session's own here.
+    /// True if its certificate has to be one that this host's authorities vouch for. A password would otherwise go to
+    /// whoever answers. It goes by the name that was configured: each name has an address of the session's own here.
     pub(super) fn verifies(&self) -> bool {
         let is_here = || self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match self.tls {
@@ -30,7 +30,7 @@ impl ServerConnection {
         }
     }
 
-    /// Why there is no connection.
+    /// Reason why there is no connection.
     pub(super) fn unreached(&self, why: &str) -> Failed {
         let held = if self.verifies() && self.tls == Tls::Prefer {
             "; a password goes only to a server with a certificate that this host's authorities vouch for, unless whoever \
@@ -53,7 +53,7 @@ pub(super) struct Asked {
     pub(super) output: Option<HostPath>,
 }
 
-/// What it does.
+/// Operation of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Operation {
     Query { sql: String },
@@ -62,7 +62,7 @@ pub(super) enum Operation {
     Describe { table: String, schema: Option<String> },
 }
 
-/// Why it has no result.
+/// Reason why it has no result.
 #[derive(Debug)]
 pub(super) enum Failed {
     /// In words.
@@ -184,7 +184,7 @@ impl Asked {
         }
     }
 
-    /// Whether a statement may be run here.
+    /// Judges whether a statement may be run here.
     pub(super) fn judge(&self, statement: &Statement) -> Result<SqlKind, ToolError> {
         let refused = |why: String| Err(self.failed(Failed::because(why, ErrorCode::Forbidden)));
         let verb = &statement.verb;

@@ -15,7 +15,7 @@ const SHORTEST: usize = 8;
 pub(super) struct Secret(Vec<String>);
 
 impl Secret {
-    /// Of one that is long enough to be looked for.
+    /// Secret of a password that is long enough to be looked for.
     pub(super) fn of(password: &str) -> Option<Self> {
         let bytes = password.as_bytes();
         let hexadecimal = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -42,7 +42,7 @@ impl Secret {
         }
     }
 
-    /// The same without it.
+    /// Result without it.
     pub(super) fn kept_out_of(&self, done: Result<Output, ToolError>) -> Result<Output, ToolError> {
         match done {
             Ok(output) => Ok(Output { data: self.value(output.data), ..output }),

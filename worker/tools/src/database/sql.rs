@@ -22,7 +22,7 @@ pub const NAME: &str = "sql";
 /// Statements that only read. `WITH` and `EXPLAIN` are looked into.
 const READING: [&str; 9] = ["SELECT", "VALUES", "TABLE", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "PRAGMA"];
 
-/// What changes something where a statement or a part of one begins.
+/// Words that change something where a statement or a part of one begins.
 const WRITING: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"];
 
 /// Statements that change what a database holds, and nothing else (S4-16). What is missing does something to the server, the
@@ -30,16 +30,17 @@ const WRITING: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"];
 const CHANGING: [&str; 11] =
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "DROP", "CREATE", "ALTER", "TRUNCATE", "GRANT", "REVOKE"];
 
-/// What acts behind an `EXPLAIN ANALYZE`, besides those: `CREATE TABLE … AS`, a view that is made anew, what was prepared.
+/// Words that act behind an `EXPLAIN ANALYZE`, besides those: `CREATE TABLE … AS`, a view that is made anew, what was
+/// prepared.
 const EXPLAINED: [&str; 3] = ["CREATE", "REFRESH", "EXECUTE"];
 
-/// What else is in the patterns of rules.
+/// Other words in the patterns of rules.
 const PHRASES: [&str; 17] = [
     "FROM", "INTO", "SET", "WHERE", "DATABASE", "SCHEMA", "VIEW", "INDEX", "IF", "EXISTS", "CASCADE", "COLUMN", "AND",
     "OR", "AS", "ON", "TO",
 ];
 
-/// What follows `FOR` where rows are locked.
+/// Words that follow `FOR` where rows are locked.
 const LOCKING: [&str; 4] = ["UPDATE", "SHARE", "NO", "KEY"];
 
 /// SQLite's questions about the schema, and about what it holds.
@@ -116,7 +117,7 @@ impl Piece {
 struct Token<'a> {
     piece: Piece,
     text: &'a str,
-    /// Whether a blank is before it.
+    /// True if a blank is before it.
     apart: bool,
 }
 
@@ -151,7 +152,7 @@ impl Sql {
         Ok(Self { statement: Statement { kind, verb, text: shown }, names, calls: calls(text) })
     }
 
-    /// Whether these words stand there, one behind the other.
+    /// True if these words stand there, one behind the other.
     pub(super) fn has(&self, words: &str) -> bool {
         self.statement.text.to_ascii_uppercase().contains(words)
     }
@@ -327,7 +328,8 @@ fn calls(text: &str) -> Vec<String> {
     calls
 }
 
-/// Of words that could be names as well, only those are shown in capitals that say what a statement does to what.
+/// Spelling of a word that could be a name as well: only those are shown in capitals that say what a statement does to
+/// what.
 fn spelt(word: &str) -> String {
     let capitals = word.to_ascii_uppercase();
     let known = [&READING[..], &CHANGING, &PHRASES].iter().any(|words| words.contains(&capitals.as_str()));
@@ -342,7 +344,7 @@ fn is_a_trigger(pieces: &[Piece]) -> bool {
     made && ends && head.iter().any(|piece| piece.is(&["TRIGGER"]))
 }
 
-/// What it does, and its verb.
+/// Effect of it, and its verb.
 fn judged(dialect: Dialect, pieces: &[Piece]) -> Option<(SqlKind, String)> {
     let start = pieces.iter().position(|piece| !piece.is_mark('('))?;
     let (first, rest) = pieces[start..].split_first()?;

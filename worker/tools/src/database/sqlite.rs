@@ -32,7 +32,7 @@ const VALUE: i32 = 64 << 20;
 /// Functions that do more than work something out.
 const REFUSED: [&str; 3] = ["load_extension", "fts3_tokenizer", "sqlite_log"];
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Reading,
@@ -85,7 +85,7 @@ const COLUMNS: &str = "SELECT name AS column_name, type AS data_type, CASE \"not
 
 /// Where a database's header says whether it has a log (SQLite's database file format, "File format version numbers").
 const VERSIONS: u64 = 18;
-/// What it says then.
+/// Value that it has then.
 const WAL: u8 = 2;
 
 /// A FIFO would keep SQLite waiting for somebody who writes to it. Whether it is in WAL mode.
@@ -166,7 +166,7 @@ fn looked(connection: &Connection) -> Result<(), Error> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_row| Ok(()))
 }
 
-/// What SQLite may compile. It asks about each part of a statement, those of views and triggers included.
+/// Permission for SQLite to compile. It asks about each part of a statement, those of views and triggers included.
 fn authorized(purpose: For, action: &AuthAction<'_>) -> Authorization {
     let allowed = match action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
@@ -198,7 +198,7 @@ fn authorized(purpose: For, action: &AuthAction<'_>) -> Authorization {
     if allowed { Authorization::Allow } else { Authorization::Deny }
 }
 
-/// Whether the value of a pragma is what it asks about. That of any other would be a setting.
+/// True if the value of a pragma is what it asks about. That of any other would be a setting.
 fn asks_about(pragma: &str) -> bool {
     let pragma = pragma.to_ascii_lowercase();
     ["table_", "index_", "foreign_key_"].iter().any(|start| pragma.starts_with(start)) || pragma.ends_with("_check")
@@ -260,7 +260,7 @@ fn is_primary(error: &Error, code: Primary) -> bool {
     error.sqlite_error_code() == Some(code)
 }
 
-/// What SQLite says, for whoever wrote the statement.
+/// Words of SQLite, for whoever wrote the statement.
 fn words(error: &Error) -> Failed {
     let extended = error.sqlite_error().map(|error| error.extended_code).unwrap_or_default();
     let message = match error {

@@ -3,7 +3,12 @@ use std::fs;
 use serde_json::json;
 use tempfile::TempDir;
 
+use callgate_policy::failure::ErrorCode;
+use callgate_policy::path::HostPath;
+
+use super::rows::Table;
 use super::*;
+use crate::{Context, ToolError};
 
 const ALIAS: &str = "shop";
 
@@ -123,7 +128,7 @@ fn s4_23_a_parameter_of_another_operation_says_so() {
     assert!(error.text().contains("the operation describe needs it"), "{}", error.text());
 }
 
-/// What a query may not do, whatever it is dressed up as.
+/// Statements that a query may not make, whatever they are dressed up as.
 const WRITES: [&str; 34] = [
     "INSERT INTO item VALUES (3, 'x', 1, NULL)",
     "UPDATE item SET name = 'y'",

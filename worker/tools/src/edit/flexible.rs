@@ -52,7 +52,8 @@ impl<'t> Lines<'t> {
         Self(lines.collect())
     }
 
-    /// What is compared at a stage, with a newline before each line and one at the end, so that only whole lines are found.
+    /// Bytes that are compared at a stage, with a newline before each line and one at the end, so that only whole lines
+    /// are found.
     fn compared(&self, stage: Stage) -> Vec<u8> {
         let mut text = Vec::new();
         for (line, _) in &self.0 {

@@ -17,7 +17,7 @@ use super::{Blanks, Text, failed, name, quoted};
 /// The name.
 pub const NAME: &str = "git_diff";
 
-/// What `git_diff` promises.
+/// Contract of `git_diff`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read"],
@@ -138,7 +138,7 @@ struct Pair {
     new: New,
 }
 
-/// What a file is now.
+/// State of a file now.
 enum New {
     /// It is not there.
     Gone,
@@ -149,7 +149,7 @@ enum New {
     Unmerged,
 }
 
-/// What is staged against HEAD.
+/// Pairs that are staged against HEAD.
 fn staged(changes: &Changes) -> Vec<Pair> {
     let unmerged = changes.worktree.iter().filter(|file| matches!(file.what, What::Unmerged(_)));
     let unmerged = unmerged.map(|file| Pair { path: file.path.clone(), from: None, old: None, new: New::Unmerged });
@@ -290,7 +290,7 @@ impl Pair {
         }
     }
 
-    /// What comes before the lines: which file, its modes, its contents' names.
+    /// Header before the lines: which file, its modes, its contents' names.
     fn header(&self, old: Option<&Content>, new: Option<&Content>, similarity: usize) -> Vec<u8> {
         let from = self.from.as_ref().unwrap_or(&self.path);
         let mut header = b"diff --git ".to_vec();
@@ -350,7 +350,7 @@ fn prefixed(prefix: &str, path: &[u8]) -> Vec<u8> {
     quoted(&[prefix.as_bytes(), path].concat(), Blanks::Plain)
 }
 
-/// Whether a change from one mode to the other leaves a file a file.
+/// True if a change from one mode to the other leaves a file a file.
 fn of_a_kind(old: Mode, new: Mode) -> bool {
     let is_file = |mode| mode == Mode::FILE || mode == Mode::FILE_EXECUTABLE;
     old == new || (is_file(old) && is_file(new))
@@ -360,7 +360,7 @@ fn of_a_kind(old: Mode, new: Mode) -> bool {
 struct Reader<'a> {
     ctx: &'a Context,
     repository: &'a Repository,
-    /// What git does to a file's lines before it stores them; no filter of the repository's is among it.
+    /// Steps that git takes with a file's lines before it stores them; no filter of the repository's is among it.
     pipeline: gix::filter::Pipeline<'a>,
     index: gix::worktree::IndexPersistedOrInMemory,
 }
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         Ok(Self { ctx, repository, pipeline, index })
     }
 
-    /// What is stored.
+    /// Content that is stored.
     fn stored(&self, side: &Side) -> Result<Content, String> {
         let content = |bytes| Content { mode: side.mode, id: side.id, bytes };
         if side.mode == Mode::COMMIT {
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
         Ok(content(Some(object.detach().data)))
     }
 
-    /// What is in the working tree.
+    /// Content in the working tree.
     fn file(&mut self, path: &BString) -> Result<Content, String> {
         let place = self.repository.place(path);
         let about = std::fs::symlink_metadata(&place).map_err(|e| e.to_string())?;

@@ -37,7 +37,7 @@ impl Text {
         }
     }
 
-    /// Whether nothing more is kept.
+    /// True if nothing more is kept.
     fn is_full(&self) -> bool {
         self.bytes.len() >= REST_MAX
     }
@@ -95,7 +95,7 @@ fn quoted(path: &[u8], blanks: Blanks) -> Vec<u8> {
     out
 }
 
-/// Whether a blank alone puts a path in quotes.
+/// Effect of a blank: whether it alone puts a path in quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blanks {
     Quoted,

@@ -35,7 +35,7 @@ pub(super) struct Repository {
     pub(super) gix: gix::Repository,
     /// The top of its working tree.
     pub(super) top: PathBuf,
-    /// What the call is about, relative to the top; empty for all of it.
+    /// Part that the call is about, relative to the top; empty for all of it.
     pub(super) part: PathBuf,
 }
 
@@ -204,8 +204,8 @@ fn require_granted(ctx: &Context, at: &Path, directory: &Path) -> Result<(), Too
     Err(not_granted(real))
 }
 
-/// What the library opens as it is must not keep it waiting, and not be without end: it opens files as git does. Nor may a link in it
-/// lead to what is not granted.
+/// Refuses what would hold the reader. What the library opens as it is must not keep it waiting, and not be without
+/// end: it opens files as git does. Nor may a link in it lead to what is not granted.
 fn require_readable(ctx: &Context, directory: &Path) -> Result<(), ToolError> {
     // Of other working trees and of submodules, and what nobody here reads.
     let skipped = ["modules", "worktrees", "hooks", "lfs", "logs"];
@@ -254,7 +254,7 @@ fn is_setting(path: &Path) -> bool {
     !matches!(name, b"index" | b"packed-refs") && !name.starts_with(b"sharedindex.")
 }
 
-/// The same for what the working tree says of patterns and attributes.
+/// Refuses what would hold the reader in what the working tree says of patterns and attributes.
 fn require_patterns(top: &Path) -> Result<(), ToolError> {
     let mut seen = 0;
     let mut left = vec![top.to_owned()];
@@ -275,7 +275,7 @@ fn require_patterns(top: &Path) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// What a path leads to.
+/// Kind of what a path leads to.
 enum Kind {
     Directory,
     File(u64),

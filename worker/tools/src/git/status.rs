@@ -19,7 +19,7 @@ use super::{Blanks, Text, failed, name, quoted};
 /// The name.
 pub const NAME: &str = "git_status";
 
-/// What `git_status` promises.
+/// Contract of `git_status`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read"],
@@ -116,7 +116,7 @@ pub fn run(_: &Value, ctx: &Context) -> Result<Output, ToolError> {
     Ok(output)
 }
 
-/// What a repository is at, in few words; `None` if there is none.
+/// State of a repository, in few words; `None` if there is none.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -138,14 +138,14 @@ pub(in super::super) fn summary(ctx: &Context) -> Result<Option<Value>, ToolErro
     Ok(Some(Value::Object(data)))
 }
 
-/// What HEAD is on.
+/// Branch that HEAD is on.
 struct Branch {
     name: Option<BString>,
     commit: Option<gix::ObjectId>,
     upstream: Option<Upstream>,
 }
 
-/// What a branch follows.
+/// Upstream that a branch follows.
 struct Upstream {
     name: BString,
     /// How many commits each has that the other has not; `None` if there is no such branch.
@@ -241,7 +241,7 @@ fn count(repository: &gix::Repository, from: gix::ObjectId, without: gix::Object
     walk.map(|walk| walk.take(COMMITS_MAX).take_while(Result::is_ok).count()).unwrap_or_default()
 }
 
-/// Whether files that are not tracked are looked for.
+/// Search for files that are not tracked, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Untracked {
     Shown,
@@ -259,14 +259,15 @@ pub(super) struct Side {
 #[derive(Debug, Clone)]
 pub(super) struct Staged {
     pub(super) path: BString,
-    /// What it was called.
+    /// Earlier name of it.
     pub(super) from: Option<BString>,
     pub(super) old: Option<Side>,
     pub(super) new: Option<Side>,
 }
 
 impl Staged {
-    /// What may be told of it. Of a file that was renamed one end may not: nothing came from there then, or nothing went there.
+    /// Part of it that may be told. Of a file that was renamed one end may not: nothing came from there then, or
+    /// nothing went there.
     fn told(self, may_tell_of: impl Fn(&BString) -> bool) -> Option<Self> {
         let is_told = may_tell_of(&self.path);
         match self.from {
@@ -287,7 +288,7 @@ impl Staged {
     }
 }
 
-/// What a mode is but for being executable.
+/// Kind of a mode, whatever it says of being executable.
 fn kind(mode: Mode) -> Mode {
     if mode == Mode::FILE_EXECUTABLE { Mode::FILE } else { mode }
 }
@@ -297,11 +298,11 @@ fn kind(mode: Mode) -> Mode {
 pub(super) struct Worktree {
     pub(super) path: BString,
     pub(super) what: What,
-    /// What is staged; `None` for what is unmerged or not tracked.
+    /// Side that is staged; `None` for what is unmerged or not tracked.
     pub(super) staged: Option<Side>,
 }
 
-/// What has become of a file.
+/// Change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Modified,

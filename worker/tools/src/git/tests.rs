@@ -373,7 +373,7 @@ fn s2_14_a_repository_above_the_workspace_is_not_looked_for() {
     assert!(matches!(run("git_diff", &json!({}), &ctx), Err(ToolError::NoRepository { .. })));
 }
 
-/// What would keep a reader waiting is refused, wherever it is; what is too long is not read.
+/// A file that would keep a reader waiting is refused, wherever it is; what is too long is not read.
 #[test]
 fn what_would_block_is_refused() {
     for name in [
@@ -528,7 +528,7 @@ fn objects_elsewhere_are_granted_like_the_others() {
     }
 }
 
-/// Of a rename across what is granted only the end is told that is granted: an addition, or a deletion.
+/// A rename across what is granted tells only the end that is granted: an addition, or a deletion.
 #[test]
 fn a_rename_tells_nothing_of_its_other_end() {
     let place = Place::new();

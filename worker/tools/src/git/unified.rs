@@ -7,7 +7,7 @@ use gix::diff::blob::{Algorithm, Diff, InternedInput, Token, diff_with_slider_he
 /// The most bytes that are shown of the line above a hunk that says where it is.
 const FUNCTION_MAX: usize = 80;
 
-/// What differs.
+/// Texts that are compared.
 pub(super) struct Compared<'a> {
     input: InternedInput<&'a [u8]>,
     diff: Diff,

@@ -13,7 +13,7 @@ const MESSAGE_MAX: usize = 8 << 20;
 /// Most bytes of all messages, and of what it writes on standard error.
 const ALL_MAX: u64 = 64 << 20;
 
-/// What has come, and was not taken yet.
+/// Bytes that have come, and were not taken yet.
 #[derive(Default)]
 pub(super) struct Frames {
     buffer: Vec<u8>,

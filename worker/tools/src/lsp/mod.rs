@@ -23,7 +23,7 @@ use super::{
 /// The name.
 pub const NAME: &str = "lsp";
 
-/// What `lsp` promises.
+/// Contract of `lsp`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read", "shell.run"],
@@ -106,15 +106,15 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["found"] }, { "required": ["content"] }]
 }"#;
 
-/// What the supervisor tells besides: the server's name.
+/// Word of the supervisor: the server's name.
 pub const SERVER: &str = "server";
-/// What it tells besides: what the protocol calls the file's language.
+/// Word of the supervisor: the protocol's name of the file's language.
 pub const LANGUAGE: &str = "language";
-/// What it tells besides, as a server's own options.
+/// Word of the supervisor, as a server's own options.
 pub const OPTIONS: &str = "options";
-/// What it tells besides: 1 for a server that says when it has read the project.
+/// Word of the supervisor: 1 for a server that says when it has read the project.
 pub const SAYS_WHEN_READY: &str = "says_when_ready";
-/// What it tells besides: how long the server has, milliseconds.
+/// Word of the supervisor: how long the server has, milliseconds.
 pub const TIME: &str = "time_ms";
 
 /// The largest file that a server is asked about, or that places are found in, bytes.
@@ -127,7 +127,7 @@ const MOST: usize = 200;
 const NAME_MAX: usize = 200;
 const MESSAGE_MAX: usize = 2000;
 
-/// Why a server has not answered.
+/// Reason why a server has not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LspError {
@@ -175,7 +175,7 @@ impl LspError {
     }
 }
 
-/// What an error says of a server's last words.
+/// Text about a server's last words in an error.
 pub(super) fn last_words(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; it had written on standard error:\n{words}") }
 }
@@ -233,7 +233,7 @@ struct Position {
     character: u64,
 }
 
-/// What is asked.
+/// Question to a server.
 #[derive(Debug, Clone, Copy)]
 enum Question {
     Definition(Position),
@@ -418,7 +418,7 @@ impl Places<'_> {
         found
     }
 
-    /// What a file defines, what lies in something after it.
+    /// Symbols that a file defines, what lies in something after it.
     fn symbols(&mut self, answer: Value) -> Vec<Value> {
         let Value::Array(all) = answer else { return Vec::new() };
         let path = self.ctx.path.clone();
@@ -443,7 +443,7 @@ impl Places<'_> {
     }
 }
 
-/// What a hover says: a text, one with its language, or several.
+/// Text of a hover: a text, one with its language, or several.
 fn hovered(contents: &Value) -> String {
     match contents {
         Value::String(text) => text.clone(),
@@ -456,7 +456,7 @@ fn hovered(contents: &Value) -> String {
     }
 }
 
-/// What the protocol numbers.
+/// Name of a kind that the protocol numbers.
 fn kind(number: Option<u64>) -> &'static str {
     const KINDS: [&str; 26] = [
         "file",

@@ -30,7 +30,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) struct Talk<'a> {
     peer: &'a Peer,
     frames: Frames,
-    /// What it has not read yet.
+    /// Bytes that it has not read yet.
     pending: Vec<u8>,
     /// The end of what it wrote on standard error; `None` once that is closed.
     words: Vec<u8>,
@@ -39,9 +39,9 @@ pub(super) struct Talk<'a> {
     next: i64,
     root: &'a HostPath,
     file: &'a HostPath,
-    /// What it has said of the file last.
+    /// Diagnostics of the file that it published last.
     published: Option<Vec<Value>>,
-    /// Whether it says that it has read the project.
+    /// True if it says that it has read the project.
     is_quiescent: bool,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// What the server says of the file by itself.
+    /// Diagnostics of the file that the server publishes by itself.
     pub(super) fn published(&mut self) -> Result<Vec<Value>, LspError> {
         while self.published.is_none() {
             self.listen(self.deadline)?;
@@ -196,7 +196,7 @@ impl<'a> Talk<'a> {
         Ok(None)
     }
 
-    /// What a server is answered that asks.
+    /// Answer to a server that asks.
     fn answer(&self, method: &str, params: &Value) -> Option<Value> {
         match method {
             "workspace/configuration" => {

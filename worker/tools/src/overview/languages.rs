@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Of a file whose name says nothing.
+/// Language of a file whose name says nothing.
 const OTHER: &str = "other";
 
 /// Names of whole files, in lower case.

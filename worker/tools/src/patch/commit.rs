@@ -19,20 +19,20 @@ use callgate_worker::sys::names::{self, Entry};
 /// Most bytes that are read and written for one patch, each.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What a file held.
+/// Former content of a file.
 pub(super) struct Before {
     pub(super) content: Vec<u8>,
     pub(super) mode: Mode,
 }
 
-/// What a file is to be.
+/// State that a file is to have.
 pub(super) enum After {
     Nothing,
     Content {
         content: Vec<u8>,
         /// The mode of the file that it was made from.
         mode: Option<Mode>,
-        /// What the patch says of the mode.
+        /// Mode in the patch: whether the file is executable.
         executable: Option<bool>,
         /// Nothing may be there.
         is_new: bool,
@@ -112,13 +112,13 @@ impl<'p> Files<'p> {
         carry_out(&self.acts()?, Act::require_unchanged)
     }
 
-    /// The same without a look at what is there by now, as if that changed at the last moment.
+    /// Commits without a look at what is there by now, as if that changed at the last moment.
     #[cfg(test)]
     pub(super) fn commit_unlooked(mut self) -> Result<(), ToolError> {
         carry_out(&self.acts()?, |_| Ok(()))
     }
 
-    /// What is to be done, in order.
+    /// Acts to carry out, in order.
     fn acts(&mut self) -> Result<Vec<Act<'p>>, ToolError> {
         let mut acts = Vec::new();
         for (path, after) in std::mem::take(&mut self.after) {
@@ -139,7 +139,8 @@ impl<'p> Files<'p> {
         Ok(acts)
     }
 
-    /// Whether something is there that has to be, or must not be. Before anything is made, directories included.
+    /// Checks that something is there that has to be, or is not there that must not be. Before anything is made,
+    /// directories included.
     fn look(&self, path: &HostPath, after: &After) -> Result<(), ToolError> {
         let there = rustix::fs::lstat(path.as_path());
         match after {
@@ -186,7 +187,7 @@ fn making(mode: Option<Mode>, executable: Option<bool>) -> Making {
     }
 }
 
-/// What is done to one name.
+/// Act on one name.
 struct Act<'p> {
     target: Target<'p>,
     before: Option<(Rc<Before>, Stat)>,

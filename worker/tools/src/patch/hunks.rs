@@ -18,16 +18,16 @@ pub(super) const LINES_MAX: usize = 2_000_000;
 /// The longest part of a line that a message shows, characters.
 const SHOWN: usize = 80;
 
-/// Why a hunk does not fit.
+/// Reason why a hunk does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misfit {
     /// The file has another line there, or has ended; the text is what the hunk has.
     Differs {
         /// The line of the file, from 1.
         line: usize,
-        /// What the hunk has there.
+        /// Line of the hunk there.
         hunk: String,
-        /// What the file has there.
+        /// Line of the file there.
         file: Option<String>,
     },
     /// It would fit in several places.
@@ -45,7 +45,7 @@ pub enum Misfit {
     TooLong,
 }
 
-/// What has become of a file.
+/// Result for a file.
 #[derive(Debug)]
 pub(super) struct Applied {
     pub(super) content: Vec<u8>,
@@ -82,7 +82,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk<'_>], fuzz: usize) -> Result<A
     Ok(applied)
 }
 
-/// What a hunk's line ends are taken for.
+/// Meaning of a hunk's line ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineEnds {
     Kept,
@@ -128,7 +128,7 @@ impl<'c> Image<'c> {
         Self { lines, comparisons: COMPARISONS, is_crlf: crlf > 0 && crlf == lf, is_lf: lf > 0 && crlf == 0 }
     }
 
-    /// What to take a hunk's line ends for, if the file consistently has others.
+    /// Meaning of a hunk's line ends, if the file consistently has others.
     fn line_ends(&self, hunk: &Hunk<'_>) -> Option<LineEnds> {
         let mut ended = hunk.lines.iter().filter(|line| line.text.ends_with(b"\n"));
         let is_crlf = |line: &Line<'_>| line.text.ends_with(b"\r\n");
@@ -209,7 +209,7 @@ impl<'c> Image<'c> {
         Err(self.difference(before, if begins { 0 } else { wanted }))
     }
 
-    /// Whether these lines are there, and no hunk has put them there.
+    /// True if these lines are there, and no hunk has put them there.
     fn fits(&mut self, lines: &[Cow<'_, [u8]>], place: usize) -> Result<bool, Misfit> {
         let Some(there) = self.lines.get(place..place + lines.len()) else { return Ok(false) };
         let same = there.iter().zip(lines).take_while(|((there, patched), line)| !patched && there == *line).count();

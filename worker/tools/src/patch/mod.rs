@@ -56,7 +56,7 @@ use super::{Context, Contract, Kind, Output, ToolError, flag, integer, name_path
 pub const NAME: &str = "apply_patch";
 /// The name by which the supervisor has a patch's names read.
 pub const READER: &str = "patch-names";
-/// What the worker is told besides the arguments: the names that were checked, in the order of the plan's paths.
+/// Word to the worker besides the arguments: the names that were checked, in the order of the plan's paths.
 pub const CHECKED: &str = "checked_names";
 
 /// The longest patch, bytes.
@@ -105,7 +105,7 @@ pub const PATCH_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `apply_patch` promises.
+/// Contract of `apply_patch`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read", "fs.write"],
@@ -118,7 +118,7 @@ pub const CONTRACT: Contract = Contract {
     kind: Kind::Plain,
 };
 
-/// Why a patch is not applied.
+/// Reason why a patch is not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
@@ -127,7 +127,7 @@ pub enum PatchError {
     Syntax {
         /// The line of the patch, from 1.
         line: usize,
-        /// What is wrong.
+        /// Mistake.
         why: &'static str,
     },
     /// It is one of something that is not done here.
@@ -135,7 +135,7 @@ pub enum PatchError {
     Unsupported {
         /// The line of the patch, from 1.
         line: usize,
-        /// Of what.
+        /// Thing that has too many or too much.
         what: &'static str,
     },
     /// It names what cannot be a file of the workspace.
@@ -145,7 +145,7 @@ pub enum PatchError {
         line: usize,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Mistake in it.
         why: &'static str,
     },
     /// It changes a file twice.
@@ -171,7 +171,7 @@ pub enum PatchError {
     /// It, or the files that it changes, take too much memory.
     #[error("{what} is too much for one patch: at most {most}")]
     TooLarge {
-        /// What.
+        /// Thing that is not supported.
         what: &'static str,
         /// The most, with its unit.
         most: &'static str,
@@ -187,7 +187,7 @@ pub enum PatchError {
         of: usize,
         /// The line of the patch that has its header, from 1.
         line: usize,
-        /// Why.
+        /// Reason.
         why: Misfit,
     },
     /// A file that it changes is not there.
@@ -220,9 +220,9 @@ pub enum PatchError {
     /// It failed, and what was done could not be undone.
     #[error("{why}; and these files could not be put back and stay changed: {}", listed(.changed))]
     HalfDone {
-        /// Why it failed.
+        /// Reason why it failed.
         why: String,
-        /// What stays changed.
+        /// Paths that stay changed.
         changed: Vec<HostPath>,
     },
 }
@@ -238,7 +238,7 @@ impl From<PatchError> for ToolError {
 }
 
 impl PatchError {
-    /// What kind of error it is (X1-25).
+    /// Kind of error (X1-25).
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -255,7 +255,7 @@ impl PatchError {
         }
     }
 
-    /// What the caller can do about it.
+    /// Next step of the caller.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
         match self {
@@ -326,7 +326,7 @@ pub struct Names {
     pub change: Vec<HostPath>,
     /// Those that are made.
     pub write: Vec<HostPath>,
-    /// Whether it removes or renames a file, or makes one that may be executable: more than an edit.
+    /// True if it removes or renames a file, or makes one that may be executable: more than an edit.
     pub is_more_than_an_edit: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct FilePatch<'p> {
     pub(super) hunks: Vec<Hunk<'p>>,
 }
 
-/// What becomes of a file.
+/// Change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Modify,
@@ -129,7 +129,7 @@ struct Reader<'p> {
     at: usize,
 }
 
-/// What git's extended headers say.
+/// Extended headers of git's.
 #[derive(Default)]
 struct Headers {
     /// From the line `diff --git`, where both names are the same.
@@ -279,7 +279,7 @@ impl<'p> Reader<'p> {
         Ok(true)
     }
 
-    /// Whether a mode is an executable file's. Regular files have no other modes in git; links and submodules are not made.
+    /// True if a mode is an executable file's. Regular files have no other modes in git; links and submodules are not made.
     fn mode(&self, mode: &[u8]) -> Result<bool, PatchError> {
         let unsupported = |what| Err(PatchError::Unsupported { line: self.number(), what });
         match mode {
@@ -460,7 +460,7 @@ impl<'p> Reader<'p> {
         self.at += 1;
     }
 
-    /// What does not go together with its hunks.
+    /// Refuses what does not go together with its hunks.
     fn whole(&self, file: FilePatch<'p>) -> Result<FilePatch<'p>, PatchError> {
         match file.change {
             Change::Create if file.hunks.len() > 1 || file.hunks.iter().any(|hunk| hunk.old_count > 0) => {

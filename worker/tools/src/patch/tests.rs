@@ -311,7 +311,7 @@ fn s0_25_one_file_that_cannot_be_written_stops_all() {
     assert_eq!(tree(dir.path()).len(), 4);
 }
 
-/// What was done is undone where a name cannot be taken after all.
+/// A change is undone where a name cannot be taken after all.
 #[test]
 fn s0_25_what_was_done_is_undone() {
     let dir = scratch(&[("a", "1\n"), ("b", "1\n"), ("d/new", "")]);

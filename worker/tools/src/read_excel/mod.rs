@@ -62,7 +62,7 @@ pub const READ_EXCEL_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `read_excel` promises.
+/// Contract of `read_excel`.
 pub const CONTRACT: Contract = Contract {
     name: "read_excel",
     requires: &["fs.read"],
@@ -85,7 +85,7 @@ const FILE_MAX: u64 = 128 * 1024 * 1024;
 const SHEETS_MAX: usize = 500;
 /// The most bytes of one cell that are shown: a few lines of text.
 const CELL_MAX: usize = 4096;
-/// What marks what is hidden (X4-11).
+/// Mark of what is hidden (X4-11).
 const HIDDEN: &str = "[H]";
 
 /// Reads `ctx.path`.
@@ -151,7 +151,7 @@ fn whole(ctx: &Context) -> Result<Arc<[u8]>, ToolError> {
     }
 }
 
-/// What is to be done.
+/// Action of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     List,
@@ -276,7 +276,7 @@ impl Book {
         }
     }
 
-    /// What is in a sheet: of these rows all cells, of the others where the last one is.
+    /// Content of a sheet: of these rows all cells, of the others where the last one is.
     fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<Table, WorkbookError> {
         match self {
             Self::Xlsx(book) => book.table(index, rows),
@@ -332,7 +332,7 @@ impl Book {
         self.tell(list, lines, data);
     }
 
-    /// The same with the size of each sheet, or of one.
+    /// Adds the size of each sheet, or of one.
     fn info(&mut self, wanted: Option<&Wanted>, data: &mut Map<String, Value>) -> Result<(), WorkbookError> {
         let indices = match wanted {
             Some(_) => vec![self.find(wanted)?],
@@ -407,7 +407,7 @@ impl Numbers {
     }
 }
 
-/// What is in a sheet.
+/// Content of a sheet.
 #[derive(Debug, Default)]
 struct Table {
     /// The cells of the rows that were asked for, by row and column, counted from 1.

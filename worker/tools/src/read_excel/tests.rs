@@ -1,4 +1,4 @@
-//! What is read in workbooks of several programs, and in broken ones.
+//! Tests of what is read in workbooks of several programs, and in broken ones.
 
 use std::fs;
 use std::io::Write as _;
@@ -238,7 +238,7 @@ fn broken_workbooks_are_read_or_refused() {
     assert!(read_right > 50 && refused > 50, "{read_right} {refused}");
 }
 
-/// The same with whole archives, in which the XML is broken.
+/// Tests whole archives, in which the XML is broken.
 #[test]
 fn broken_parts_of_workbooks_are_read_or_refused() {
     let (mut read_right, mut refused) = (0, 0);

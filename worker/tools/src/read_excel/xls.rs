@@ -105,7 +105,7 @@ const MUL_RK: u16 = 0x00bd;
 /// or error, RK, several of them, and a string of the workbook's table.
 const CELLS: [u16; 8] = [0x0006, 0x0203, 0x0204, 0x00d6, 0x0205, 0x027e, MUL_RK, 0x00fd];
 
-/// What is hidden of a sheet, and how many cells the rectangle has that holds all of its cells.
+/// Hidden parts of a sheet, and how many cells the rectangle has that holds all of its cells.
 fn sheet(stream: &[u8]) -> Result<(Hidden, u64), WorkbookError> {
     let (mut rows, mut columns) = (Vec::new(), Vec::new());
     let mut rectangle = Rectangle::default();

@@ -59,7 +59,8 @@ impl Book {
     }
 }
 
-/// Whether an archive unpacks to so many bytes at most. The library gives of each file no more than the archive says that it has.
+/// Checks that an archive unpacks to so many bytes at most. The library gives of each file no more than the archive
+/// says that it has.
 pub(super) fn unpacks_to(archive: &mut ZipArchive<Bytes>, most: u64) -> Result<(), WorkbookError> {
     let too_large = |what: String| WorkbookError::TooLarge { what };
     if archive.len() > FILES_MAX {
@@ -114,7 +115,7 @@ fn paths(archive: &mut ZipArchive<Bytes>) -> Result<Vec<String>, WorkbookError> 
     Ok(paths)
 }
 
-/// Whether a table of strings can have as many as it says: calamine makes room for that many.
+/// Checks that a table of strings can have as many as it says: calamine makes room for that many.
 fn may_hold_its_strings(archive: &mut ZipArchive<Bytes>, path: &str) -> Result<(), WorkbookError> {
     let mut said = 0;
     let mut tags = 0_u64;

@@ -1,4 +1,4 @@
-//! What bash evaluates though it is quoted, found by asking bash: rules with a wildcard allow none of it (C4, C19).
+//! Words that bash evaluates though it is quoted, found by asking bash: rules with a wildcard allow none of it (C4, C19).
 #![allow(clippy::disallowed_methods, reason = "a directory of the test's own")]
 
 use std::path::Path;
@@ -52,7 +52,7 @@ fn line(text: &str) -> String {
     text.replace("INDEX", "b[$(touch hit)]").replace("COMMAND", "$(touch hit)")
 }
 
-/// Whether bash does it.
+/// True if bash does it.
 fn hits(directory: &Path, line: &str) -> bool {
     let mut bash = Command::new("bash");
     bash.args(["--noprofile", "--norc", "-c", line, "bash", "one", "two"]).current_dir(directory).env_clear();
@@ -66,7 +66,8 @@ fn hits(directory: &Path, line: &str) -> bool {
     is_there
 }
 
-/// Whether rules allow it that have a wildcard for the arguments of each of its commands, for what it sets and what it writes.
+/// True if rules allow it that have a wildcard for the arguments of each of its commands, for what it sets and what it
+/// writes.
 fn is_allowed(line: &str) -> bool {
     let Some(parts) = parts(&understand(line)) else { return false };
     let mut rules = RuleSet::default();

@@ -27,7 +27,7 @@ pub(super) fn unknown(why: impl Into<String>, at: usize) -> Unknown {
     Unknown { why: why.into(), at }
 }
 
-/// Whether an unquoted byte ends a word.
+/// True if an unquoted byte ends a word.
 pub(super) fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'|' | b'&' | b';' | b'(' | b')' | b'<' | b'>')
 }

@@ -1,4 +1,4 @@
-//! What the walk says, and how it stands against bash itself.
+//! Tests of what the walk says, and how it stands against bash itself.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -171,7 +171,7 @@ const PARTS: &[&str] = &[
     "select", "((", "))", "$((1))", "-f", "=", "+=", "declare", "export", "$'e'", "until", "<<-E", "<<'E'",
 ];
 
-/// What a script of bash's prints for lines, which it reads one by one.
+/// Output of a script of bash's for lines, which it reads one by one.
 #[allow(clippy::disallowed_methods, reason = "bash is the oracle, outside of any sandbox")]
 fn bash(script: &str, lines: &[String]) -> Vec<u8> {
     let place = tempfile::tempdir().expect("a directory");

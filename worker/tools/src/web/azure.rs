@@ -38,7 +38,7 @@ pub const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `azure_devops` promises.
+/// Contract of `azure_devops`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["net.fetch"],
@@ -69,7 +69,7 @@ const SAID_MAX: usize = 500;
 const VERSION: &str = "7.1";
 /// The version of the part that is about comments, which has no other yet.
 const VERSION_OF_COMMENTS: &str = "7.1-preview.4";
-/// What a search returns of each work item.
+/// Fields that a search returns of each work item.
 const SHOWN: [&str; 7] = [
     "System.Id",
     "System.WorkItemType",
@@ -80,7 +80,7 @@ const SHOWN: [&str; 7] = [
     "System.ChangedDate",
 ];
 
-/// What a call does.
+/// Operation of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Finds work items.
@@ -123,7 +123,7 @@ impl Operation {
         Self::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// Whether it is about a project, or may be.
+    /// True if it is about a project, or may be.
     #[must_use]
     pub fn has_project(self) -> bool {
         self.parameters().iter().any(|(name, _)| *name == PROJECT)
@@ -145,7 +145,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes something (S4-21).
+    /// True if it changes something (S4-21).
     #[must_use]
     pub fn changes(self) -> bool {
         match self {
@@ -455,7 +455,7 @@ fn url(
     Ok(url)
 }
 
-/// What the service answers, if it does what it is asked.
+/// Answer of the service, if it does what it is asked.
 fn answer(response: Response<ureq::Body>) -> Result<Value, ToolError> {
     let status = response.status().as_u16();
     let mut body = Vec::new();

@@ -58,7 +58,7 @@ pub const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `web_fetch` promises.
+/// Contract of `web_fetch`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["net.fetch"],
@@ -88,10 +88,10 @@ pub const BY_EGRESS: &str = "tls_by_egress";
 pub const TIMEOUT: u64 = 15_000;
 const MAX_BYTES: u64 = 1_000_000;
 const MOST_BYTES: u64 = 10 << 20;
-/// What a page may take to be read.
+/// Time that a page may take to be read.
 const READING: Duration = Duration::from_secs(10);
 
-/// What a call asks for.
+/// Request of a call.
 struct Asked {
     format: Format,
     max_bytes: u64,
@@ -152,7 +152,7 @@ pub struct Place {
     pub host: String,
     /// At which port.
     pub port: u16,
-    /// Whether by TLS.
+    /// True if by TLS.
     pub tls: bool,
 }
 
@@ -217,7 +217,7 @@ impl Method {
     }
 }
 
-/// What goes with a request.
+/// Body that goes with a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
     None,
@@ -226,13 +226,13 @@ pub(super) enum Body {
     Patch(Value),
 }
 
-/// What makes requests.
+/// Client that makes requests.
 pub(super) struct Client {
     agent: Agent,
     by_egress: bool,
 }
 
-/// Why there is no response, in words.
+/// Reason why there is no response, in words.
 type NoResponse = (String, ErrorCode);
 
 impl Client {
@@ -361,7 +361,7 @@ fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize
     Ok(Output { data: Value::Object(data), truncated, rest, lost: false })
 }
 
-/// What went wrong, in words: of a refusal, what was refused is in the result's `changes` as well.
+/// Reason for a failure, in words: of a refusal, what was refused is in the result's `changes` as well.
 pub(super) fn why(error: &ureq::Error) -> NoResponse {
     let code = match error {
         ureq::Error::Timeout(_) => ErrorCode::ExecutionTimeout,

@@ -29,18 +29,18 @@ const INDENTING: &[&str] = &["ul", "ol", "blockquote"];
 /// Most columns or rows that a cell reaches over.
 const SPAN: usize = 64;
 
-/// What is never read.
+/// Elements that are never read.
 const UNREAD: &[&str] = &[
     "script", "style", "noscript", "template", "iframe", "object", "embed", "canvas", "audio", "video", "map", "svg",
     "link", "meta", "base", "input", "select", "textarea", "button", "datalist", "progress", "meter", "dialog",
 ];
 
-/// What surrounds what a page is about.
+/// Elements that surround what a page is about.
 const AROUND: &[&str] = &["nav", "footer", "aside", "menu", "search"];
 const ROLES_AROUND: &[&str] =
     &["navigation", "banner", "contentinfo", "search", "complementary", "dialog", "alertdialog"];
 
-/// What a line ends at, in plain text.
+/// Elements at which a line ends, in plain text.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -111,7 +111,7 @@ impl Clock {
     }
 }
 
-/// What is made of a page.
+/// Form that is made of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Into {
     Markdown,
@@ -275,7 +275,7 @@ fn is_unread(node: &Handle) -> bool {
     }
 }
 
-/// What is done of a list, and what is not.
+/// True for the mark of a list item, done or not.
 fn is_mark(node: &Handle) -> bool {
     tag(node) == Some("input") && attribute(node, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("checkbox"))
 }
@@ -353,7 +353,7 @@ fn rewrite(root: &Handle, base: &Url, clock: Clock) -> bool {
     is_whole
 }
 
-/// What Markdown has no form for, in one that it has.
+/// Replacement in a form that Markdown has, for what it has none for.
 fn rebuilt(node: Handle) -> Vec<Handle> {
     match tag(&node) {
         Some("table") => table(node),
@@ -430,7 +430,7 @@ fn table(table: Handle) -> Vec<Handle> {
 const COLUMNS_MAX: usize = 1000;
 const TABLE_MAX: usize = 4 * 1024 * 1024;
 
-/// Whether a table in Markdown is not much longer than what is in it.
+/// True if a table in Markdown is not much longer than what is in it.
 fn is_moderate(rows: &[Handle]) -> bool {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -640,7 +640,7 @@ fn markdown(content: &Handle) -> String {
 /// Words, lines and paragraphs, and nothing else.
 fn plain(content: &Handle) -> String {
     enum Step {
-        /// Whether it is code, and which item of a list or cell of a row it is.
+        /// An element begins: whether it is code, and which item of a list or cell of a row it is.
         Enter(Handle, bool, Option<usize>),
         Leave(Handle),
     }

@@ -22,14 +22,14 @@ pub(super) enum Format {
     Raw,
 }
 
-/// What came, as text.
+/// Response, as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) title: Option<String>,
     pub(super) text: String,
     /// The encoding that it was in.
     pub(super) charset: &'static str,
-    /// What a reader should know of it.
+    /// Note that a reader should have of it.
     pub(super) note: Option<&'static str>,
 }
 

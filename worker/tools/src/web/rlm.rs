@@ -31,7 +31,7 @@ pub const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `rlm_query` promises.
+/// Contract of `rlm_query`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["net.fetch"],
@@ -58,7 +58,7 @@ const MAX_TOKENS: u64 = 4096;
 const RESPONSE_MAX: u64 = 2 << 20;
 /// The longest part of a response that an error repeats, bytes.
 const SAID_MAX: usize = 500;
-/// What the thread of one question needs: TLS, and a response that is read as JSON.
+/// Stack that the thread of one question needs: TLS, and a response that is read as JSON.
 const STACK: usize = 1 << 20;
 
 /// The prompts of a call, if they are as many as there may be.
@@ -80,7 +80,7 @@ pub fn check(args: &Value) -> Result<Vec<&str>, (&'static str, String)> {
     }
 }
 
-/// What is asked, and where.
+/// Question, and where it is asked.
 struct Asked<'a> {
     client: Client,
     url: Url,

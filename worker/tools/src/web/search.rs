@@ -27,7 +27,7 @@ pub const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What `web_search` promises.
+/// Contract of `web_search`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["net.fetch"],
@@ -52,14 +52,14 @@ const MAX_RESULTS: u64 = 5;
 const MOST_RESULTS: u64 = 10;
 /// Most bytes of an answer.
 const ANSWER_MAX: u64 = 2 << 20;
-/// What an answer may take to be read.
+/// Time that an answer may take to be read.
 const READING: Duration = Duration::from_secs(5);
 /// Most of one result: longer texts are cut, and a longer URL is none.
 const TITLE_MAX: usize = 300;
 const SNIPPET_MAX: usize = 1000;
 const URL_MAX: usize = 2048;
 
-/// What is asked.
+/// Query of a call.
 struct Query<'a> {
     text: &'a str,
     most: usize,
@@ -82,10 +82,10 @@ struct Found {
 
 /// Who can be asked.
 trait Provider {
-    /// What is asked of it, at this place.
+    /// Request to it, at this place.
     fn request(&self, at: &Url, query: &Query<'_>) -> Request;
 
-    /// What it has answered. The error says what is wrong with that.
+    /// Results in its answer. The error says what is wrong with that.
     fn read(&self, answer: &str) -> Result<Vec<Found>, String>;
 }
 

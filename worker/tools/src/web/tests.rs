@@ -14,7 +14,7 @@ fn read(body: &[u8], content_type: Option<&str>, format: Format) -> Result<Text,
     to_text(body, content_type, (&from(), format), None)
 }
 
-/// What a server says of a page in tests/data/pages: by its name's end, with a charset where that has one more part
+/// Header of a server for a page in tests/data/pages: by its name's end, with a charset where that has one more part
 /// (`korean.euc-kr.html`).
 fn header(name: &str) -> String {
     let mut parts = name.rsplit('.');

@@ -1,4 +1,4 @@
-//! What all clients have together: connections, and bytes of messages on their way. Each token may have a part.
+//! Bounds of all clients together: connections, and bytes of messages on their way. Each token may have a part.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

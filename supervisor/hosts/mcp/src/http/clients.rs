@@ -38,7 +38,7 @@ pub(super) struct Clients {
     /// Most sessions at once.
     most: usize,
     seats: Arc<Semaphore>,
-    /// What large arguments of all clients together may take.
+    /// Room for large arguments of all clients together.
     room: Arc<Semaphore>,
     /// Those that `initialize` began, by the id that they were given: 122 random bits.
     begun: Mutex<HashMap<String, Arc<Client>>>,

@@ -13,11 +13,11 @@ use super::request::Refusal;
 const SHORTEST: usize = 32;
 const LONGEST: usize = 512;
 
-/// What a client shows to be let in: 32 random bytes in hexadecimal, if callgate makes it.
+/// Token that a client shows to be let in: 32 random bytes in hexadecimal, if callgate makes it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Why a text is no token.
+/// Reason why a text is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -85,7 +85,7 @@ impl Holder {
 }
 
 pub(super) struct Door {
-    /// What this server is called by those who mean it: with its port, so that a page of another server is not its own.
+    /// Names of this server for those who mean it: with its port, so that a page of another server is not its own.
     hosts: Vec<String>,
     origins: Vec<String>,
     tokens: Vec<Token>,

@@ -22,13 +22,13 @@ const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 const SMALL: usize = 64 << 10;
 const VERSION: &str = "mcp-protocol-version";
 
-/// What of a message decides where it goes. The SDK reads all of it afterwards.
+/// Part of a message that decides where it goes. The SDK reads all of it afterwards.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head {
     pub(super) id: Option<RequestId>,
     pub(super) method: Option<String>,
     params: Option<Params>,
-    /// Whether the SDK takes it for a request that begins a session. If it did not, there would be one for nothing.
+    /// True if the SDK takes it for a request that begins a session. If it did not, there would be one for nothing.
     #[serde(skip)]
     pub(super) begins_session: bool,
 }
@@ -46,7 +46,7 @@ struct Meta {
 }
 
 impl Head {
-    /// Whether it stands for itself, as the SDK sees it: by what it says of its version, or its header.
+    /// True if it stands for itself, as the SDK sees it: by what it says of its version, or its header.
     pub(super) fn is_stateless(&self, headers: &HeaderMap) -> bool {
         let said = self.params.as_ref().and_then(|params| params.meta.as_ref()?.version.as_deref());
         let said = said.or_else(|| headers.get(VERSION)?.to_str().ok());
@@ -85,7 +85,7 @@ pub(super) struct Message {
     large: Option<Large>,
 }
 
-/// What a large message takes, until it is parsed.
+/// Room of a large message, until it is parsed.
 struct Large {
     bounds: Arc<Bounds>,
     _share: Share,
@@ -121,7 +121,8 @@ impl Message {
         Ok((Self { bytes, large }, head))
     }
 
-    /// What comes of the future that parses this message in its first step. Afterwards nothing is held for the message any more.
+    /// Result of the future that parses this message in its first step. Afterwards nothing is held for the message any
+    /// more.
     pub(super) async fn parsed_by<F>(large: Option<Parsing>, future: F) -> Result<F::Output, Refusal>
     where
         F: Future + Send + 'static,

@@ -67,7 +67,7 @@ pub struct Opened {
     pub servers: Servers,
 }
 
-/// Why there is no server.
+/// Reason why there is no server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -79,7 +79,7 @@ pub enum HttpError {
     Listen {
         /// Which.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
 }
@@ -167,7 +167,7 @@ impl HttpServer {
         self.address
     }
 
-    /// What a client is to be given: one of these. No name stands in them, since a name may lead elsewhere.
+    /// URLs for a client: it is given one of these. No name stands in them, since a name may lead elsewhere.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.addresses().iter().map(|address| format!("http://{address}{PATH}")).collect()
@@ -225,7 +225,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpErro
     Ok((listener, address))
 }
 
-/// Whether there is no such address on this machine, which nobody else can listen on either.
+/// True if there is no such address on this machine, which nobody else can listen on either.
 fn has_no_ipv6(error: &std::io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::ADDRNOTAVAIL | rustix::io::Errno::AFNOSUPPORT))

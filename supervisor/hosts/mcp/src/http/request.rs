@@ -26,12 +26,12 @@ const LAST_EVENT: &str = "last-event-id";
 
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Why a request gets no answer of the SDK's.
+/// Reason why a request gets no answer of the SDK's.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
     what: Cow<'static, str>,
-    /// Whether the connection is of no more use.
+    /// True if the connection is of no more use.
     is_last: bool,
 }
 
@@ -44,7 +44,7 @@ impl Refusal {
         Self { is_last: true, ..self }
     }
 
-    /// Of who is not known.
+    /// Refusal of who is not known.
     pub(super) fn unknown() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "`Authorization: Bearer TOKEN` is missing, or is of no use here").last()
     }

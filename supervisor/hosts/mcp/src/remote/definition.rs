@@ -1,4 +1,4 @@
-//! What a server says of its tools, bounded: a stranger wrote it, and a model reads it.
+//! Definitions of a server's tools, bounded: a stranger wrote it, and a model reads it.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ const TEXT_MAX: usize = 4096;
 pub(crate) struct Definition {
     /// As its server has it, with clean texts.
     pub(crate) tool: Tool,
-    /// What arguments are compared with: of its schema, what costs little.
+    /// Schema that arguments are compared with: of its schema, what costs little.
     pub(crate) outline: Value,
-    /// What a person has approved of is this definition, of this server: SHA-256, in hexadecimal.
+    /// Digest of what a person has approved of: it is this definition, of this server: SHA-256, in hexadecimal.
     pub(crate) digest: String,
     /// How much of a list it is, bytes.
     pub(crate) size: usize,
 }
 
-/// Why a tool is left out.
+/// Reason why a tool is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(
@@ -148,7 +148,7 @@ fn clean_below(value: &mut Value, depth: usize) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Of a definition and the command that starts its server: another program of the same name is another server.
+/// Digest of a definition and the command that starts its server: another program of the same name is another server.
 fn digest(definition: &str, command: &[OsString]) -> String {
     let mut digest = Sha256::new();
     for word in command {

@@ -1,4 +1,5 @@
-//! What a server was refused, for whoever has started it: the server has had an errno, and may say something else of it.
+//! Hints on what a server was refused, for whoever has started it: the server has had an errno, and may say something
+//! else of it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,7 @@ const PATHS_MAX: usize = 3;
 /// Most bytes of a path (PATH_MAX of limits.h).
 const PATH_MAX: usize = 4096;
 
-/// What was told already.
+/// Hints that were told already.
 #[derive(Debug, Default)]
 pub(super) struct Told(Mutex<BTreeSet<String>>);
 

@@ -58,7 +58,7 @@ const INSTRUCTIONS_MAX: usize = 8 * 1024;
 /// How a server is started, and what is believed of it.
 #[derive(Debug, Clone)]
 pub struct RemoteSpec {
-    /// What rules call it: `mcp:NAME:TOOL`.
+    /// Name in rules: `mcp:NAME:TOOL`.
     pub name: String,
     /// The program and its arguments.
     pub argv: Vec<OsString>,
@@ -66,7 +66,7 @@ pub struct RemoteSpec {
     pub start: Duration,
     /// Most characters of a tool's description.
     pub description_max: usize,
-    /// Whether it starts in the session's private directory, and not in the workspace.
+    /// True if it starts in the session's private directory, and not in the workspace.
     pub apart: bool,
 }
 
@@ -79,7 +79,7 @@ impl RemoteSpec {
     }
 }
 
-/// Why a server could not be used.
+/// Reason why a server could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
@@ -88,7 +88,7 @@ pub enum RemoteError {
     Start {
         /// Which.
         name: String,
-        /// Why.
+        /// Cause.
         source: CallError,
     },
     /// Its pipes could not be made.
@@ -96,7 +96,7 @@ pub enum RemoteError {
     Pipes {
         /// Which.
         name: String,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// It does not speak the protocol.
@@ -104,7 +104,7 @@ pub enum RemoteError {
     Begin {
         /// Which.
         name: String,
-        /// What it did, in our words.
+        /// Act of the server, in our words.
         why: String,
     },
     /// It did not list its tools.
@@ -112,7 +112,7 @@ pub enum RemoteError {
     List {
         /// Which.
         name: String,
-        /// What it did, in our words.
+        /// Act of the server, in our words.
         why: String,
     },
 }
@@ -125,7 +125,7 @@ pub struct Remote {
     service: RunningService<RoleClient, Notices>,
     started: Instant,
     definitions: Mutex<Vec<Definition>>,
-    /// What was told of what is refused to it.
+    /// Hints that were told of what is refused to it.
     told: hints::Told,
 }
 
@@ -135,7 +135,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-/// What a server says unasked.
+/// Messages that a server sends unasked.
 #[derive(Debug)]
 struct Notices {
     /// How often it has said that its tools are others.
@@ -232,18 +232,18 @@ impl Remote {
         Err(Begun::Silent(format!("{why}{ended}")))
     }
 
-    /// What rules call it.
+    /// Name in rules.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// What it says of itself.
+    /// Information that it gives of itself.
     pub(crate) fn info(&self) -> Option<Arc<ServerPeerInfo>> {
         self.service.peer_info()
     }
 
-    /// What it is called, and its version.
+    /// Name and version of it.
     pub(crate) fn implementation(&self) -> Option<Implementation> {
         let info = self.info()?;
         let theirs = info.server_info.as_ref()?;
@@ -252,7 +252,7 @@ impl Remote {
         Some(ours)
     }
 
-    /// What it says about using it, if it says something.
+    /// Instructions for its use, if it gives some.
     pub(crate) fn instructions(&self) -> Option<String> {
         Some(clean(self.info()?.instructions.as_deref()?, INSTRUCTIONS_MAX))
     }

@@ -28,7 +28,7 @@ const ATTRIBUTES: usize = 1000;
 /// How much is read between two looks at all that, if no tag begins before.
 const PIECE: usize = 4 * 1024;
 
-/// What follows them is not for the tree alone to say: it is read in another way, up to their end.
+/// Elements whose content is not for the tree alone to say: it is read in another way, up to their end.
 const RAW: &[&str] =
     &["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"];
 
@@ -64,7 +64,8 @@ fn piece(rest: &str) -> usize {
     next.min(most).max(rest.ceil_char_boundary(1))
 }
 
-/// What was read since something was made of it. (Where the two readers differ, the page is hostile, and the clock ends it.)
+/// Bytes that were read since something was made of them. (Where the two readers differ, the page is hostile, and the
+/// clock ends it.)
 #[derive(Debug, Default)]
 struct Unfinished {
     part: Option<Part>,
