@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 use super::network::{Internet, on_an_internet_with};
@@ -303,8 +303,7 @@ fn on_postgres(test: impl Fn(&Internet, &Run)) {
     if !fs::read_dir("/usr/lib/postgresql")
         .is_ok_and(|mut all| all.any(|one| one.unwrap().path().join("bin/initdb").exists()))
     {
-        eprintln!("SKIP: there is no PostgreSQL");
-        return;
+        return skip("postgresql", "there is none");
     }
     on_an_internet_with("postgres", |internet| {
         let run = internet.on(user(&internet.env, internet.env.weakened()));
@@ -502,8 +501,7 @@ print('answered', client.recv(1))
 /// Where there is a MariaDB to be asked.
 fn on_mariadb(test: impl Fn(&Internet, &Run)) {
     if ["/usr/sbin/mariadbd", "/usr/bin/my_print_defaults"].iter().any(|program| !Path::new(program).exists()) {
-        eprintln!("SKIP: there is no MariaDB");
-        return;
+        return skip("mariadb", "there is none");
     }
     on_an_internet_with("mariadb", |internet| {
         let run = internet.on(user(&internet.env, internet.env.weakened()));
@@ -517,7 +515,6 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
         let run = variables.iter().fold(run, |run, (name, value)| run.variable(&format!("MYSQL_{name}"), value));
         let made = [
             "DROP TABLE IF EXISTS item",
-            // It is written to the log with the next commit: the server is killed at the end of a run.
             "CREATE OR REPLACE SEQUENCE number",
             "DROP FUNCTION IF EXISTS acts",
             "CREATE FUNCTION acts() RETURNS INT RETURN 7",

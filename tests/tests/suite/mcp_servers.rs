@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, matrix_as};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, Person, callgate, text, user, wrong};
@@ -377,11 +377,7 @@ fn works_and_reaches_no_more(server: &Public) {
     client.initialize(Person::Nobody);
     client.close();
     attempts.assert_made(&came(&env, ""));
-    matrix(Host::STRENGTHS, |target| {
-        // Python takes a while.
-        if target.user == User::Root && !server.is_of_npm() {
-            return;
-        }
+    let test = |target: Target| {
         let env = TestEnv::new(target);
         let attempts = Attempts::new(&env);
         (server.finds)(&env);
@@ -390,7 +386,9 @@ fn works_and_reaches_no_more(server: &Public) {
         (server.works)(&env, &mut |tool, arguments| text(&client.call(tool, arguments, Person::Nobody)).to_owned());
         client.close();
         attempts.assert_failed(target, &came(&env, &format!("{}: ", server.name)));
-    });
+    };
+    // Python takes a while.
+    if server.is_of_npm() { matrix(Host::STRENGTHS, test) } else { matrix_as(User::Ordinary, Host::STRENGTHS, test) }
 }
 
 #[test]
@@ -436,10 +434,7 @@ fn pypi_sqlite_works_and_reaches_no_more() {
 /// C-9: all of them are servers of one session, each with its own rights.
 #[test]
 fn c_9_all_of_them_serve_one_session() {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user == User::Root {
-            return;
-        }
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         (GIT.finds)(&env);
         let servers = [MEMORY, FILESYSTEM, EVERYTHING, HOLES, GIT, TIME, FETCH, SQLITE];
@@ -535,10 +530,7 @@ fn holes_of_a_server_lead_nowhere() {
 /// A server that fetches pages gets those of granted hosts. What it was refused is said, with what grants it.
 #[test]
 fn a_server_reaches_granted_hosts_alone() {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user == User::Root {
-            return;
-        }
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let Some(internet) = Internet::new(target, "") else { return };
         let env = &internet.env;
         let attempts = Attempts::new(env);
