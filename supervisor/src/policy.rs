@@ -128,7 +128,7 @@ pub mod step {
 
 /// What a tool is about.
 pub mod tool {
-    pub use callgate_policy::tool::{Subject, Surface};
+    pub use callgate_policy::tool::{Changes, Subject, Surface};
 }
 
 /// Sizes and times as people write them.
