@@ -83,7 +83,26 @@ impl Subject {
         }
     }
 
-    /// True if a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
+    /// The most that a call may change outside the session, as far as the subject alone says.
+    #[must_use]
+    pub fn changes(self) -> Changes {
+        match self {
+            Self::Read | Self::Search | Self::Think | Self::Fetch => Changes::Nothing,
+            // A query may be exported to a file that was not there.
+            Self::Query => Changes::Adds,
+            Self::Create
+            | Self::Edit
+            | Self::Execute
+            | Self::Mutate
+            | Self::Ask
+            | Self::Note
+            | Self::Delegate
+            | Self::Serve
+            | Self::Change => Changes::Anything,
+        }
+    }
+
+    /// Whether a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
     #[must_use]
     pub fn edits(self) -> bool {
         matches!(self, Self::Create | Self::Edit)
@@ -102,6 +121,17 @@ impl Subject {
             Self::Ask | Self::Note | Self::Delegate | Self::Serve | Self::Change => "other",
         }
     }
+}
+
+/// The most that calls of a tool may change, for whoever shows the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// They only read.
+    Nothing,
+    /// They make what was not there, and leave the rest as it is.
+    Adds,
+    /// They may change or remove what is there.
+    Anything,
 }
 
 impl fmt::Display for Subject {

@@ -249,7 +249,8 @@ impl Prepare for Query {
         needs.sql = Some(SqlNeed { dialect, database: alias, statement, output: output.clone() });
         let work = Work::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
-        Ok(Prepared { told, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
+        let subject = Some(if changes { Subject::Mutate } else { Subject::Query });
+        Ok(Prepared { told, subject, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
     }
 }
 
