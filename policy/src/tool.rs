@@ -102,7 +102,7 @@ impl Subject {
         }
     }
 
-    /// Whether a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
+    /// True if a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
     #[must_use]
     pub fn edits(self) -> bool {
         matches!(self, Self::Create | Self::Edit)

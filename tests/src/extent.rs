@@ -5,7 +5,7 @@ use std::thread;
 /// How much of the suite is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// What every change must pass: of users, hosts and repetitions a part.
+    /// The run that every change must pass: a part of all users, hosts and repetitions.
     Ordinary,
     /// Everything (`.ci/test --full`).
     Full,

@@ -8,7 +8,7 @@ use crate::host::own_uid;
 /// The list: a line for each part, with its name, what the machine lacks, and why that is accepted.
 const LIST: &str = include_str!("../../.config/skips.txt");
 
-/// What a machine may lack.
+/// Features that a machine may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     /// Something of its kernel or its hardware.

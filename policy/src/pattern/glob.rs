@@ -73,7 +73,7 @@ impl Glob {
     }
 }
 
-/// What was written.
+/// Text of the pattern, as it was written.
 impl fmt::Debug for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Glob").field(&self.text).finish()
@@ -315,7 +315,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of ASCII, it says what `globset` says, by which manifests were read before: but no class matches a `/`.
+        /// For ASCII it agrees with `globset`, which read manifests before, except that no class matches a `/`.
         #[test]
         fn in_ascii_it_is_what_globset_is(
             glob in r"(a|b|/|\*|\*\*|\*\*/|/\*\*/|\?|\[!a\]|\[a-c\]|\[\]-\]|\{a,b\*\}|\{a/\*\*,\*\*/b\}|\{a,\}|\\\*|,){0,6}",

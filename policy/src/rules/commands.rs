@@ -224,13 +224,13 @@ impl Part {
         &self.directory
     }
 
-    /// Whether it changes the directory of the shell.
+    /// True if it changes the directory of the shell.
     fn moves(&self) -> bool {
         let name = self.words.first().and_then(Text::fixed);
         name.is_some_and(|name| matches!(name, "cd" | "pushd" | "popd"))
     }
 
-    /// Whether it changes to this directory, wherever it is looked for.
+    /// True if it changes to this directory, wherever it is looked for.
     fn moves_to(&self, directory: &HostPath) -> bool {
         let words: Option<Vec<&str>> = self.words.iter().map(Text::fixed).collect();
         let Some(["cd", to]) = words.as_deref() else { return false };

@@ -829,7 +829,7 @@ fn a_host_is_denied_at_every_port() {
     assert_eq!(judge("other.example", Action::Deny, 443).action, Action::Ask, "another host");
 }
 
-/// What a rule makes of a command of bash that runs in a directory of the workspace `/w`.
+/// Verdict of a rule on a command of bash that runs in a directory of the workspace `/w`.
 fn commanded(pattern: &str, action: Action, (command, directory): (&[&str], &str)) -> Action {
     let words = command.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
     commanded_in_line(pattern, action, (vec![Part::of_words(words)], directory))
@@ -906,7 +906,7 @@ fn a_directory_is_denied_by_whatever_path() {
     assert_eq!(commanded_in_line("./vendor/*", Action::Deny, (moved, "/w")), Action::Deny);
 }
 
-/// What allows a command does so where the session's commands run, and elsewhere only if it says where.
+/// A rule that allows a command does so where the session's commands run, and elsewhere only if it says where.
 #[test]
 fn a_command_is_allowed_in_its_directory() {
     let allows = |pattern: &str, directory: &str| {

@@ -276,9 +276,9 @@ pub struct Wildcard {
     pairs: Pairs,
     /// The pattern with the program's name alone in place of a path that it begins with.
     by_name: Option<Box<Self>>,
-    /// The same with the program's path relative and normal, if it is about programs of a directory.
+    /// The pattern with the program's path relative and normal, if it is about programs of a directory.
     by_path: Option<Box<Self>>,
-    /// Of `cd DIR && COMMAND`: about commands in another directory than the usual one.
+    /// Parts of `cd DIR && COMMAND`, which is about commands in another directory than the usual one.
     elsewhere: Option<Box<Elsewhere>>,
 }
 
@@ -368,7 +368,7 @@ impl Wildcard {
         self.stars == 1 && text.len() + 2 == self.text.len() && self.text.as_bytes().strip_suffix(b" *") == Some(text)
     }
 
-    /// Whether it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn is
+    /// True if it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn is
     /// covered by a pattern for the outer one that names it.
     ///
     /// It is about commands that run where the session's commands usually do. In another directory the same words start another
@@ -477,12 +477,12 @@ fn covers(pattern: &[&str], words: &[Text]) -> bool {
     pattern[p..].iter().all(|word| *word == "*")
 }
 
-/// Whether a pattern's word is for what lies below a directory.
+/// True if a pattern's word is for what lies below a directory.
 fn is_below_a_directory(pattern: &str) -> bool {
     pattern.split_once('*').is_some_and(|(directory, _)| directory.contains('/'))
 }
 
-/// Whether a path is not known to lie below the directories that it begins with.
+/// True if a path is not known to lie below the directories that it begins with.
 fn may_lead_out(path: &str) -> bool {
     path.contains(HOLE) || path.split('/').any(|component| component == "..")
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use callgate_policy::envelope::Deprecation;
 use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{Database, FileWrite, Profile};
-use callgate_policy::tool::Subject;
+use callgate_policy::tool::{Changes, Subject};
 
 pub(crate) use aliases::{VERSION, removed};
 pub(crate) use catalogue::not_configured;
@@ -320,7 +320,9 @@ impl Registry {
                 // To whoever decides it changes things, unless a call says otherwise.
                 match profile.database {
                     Database::Mutations => tool.subject = Subject::Mutate,
-                    Database::Readonly | Database::Off => tool.makes_no_files = profile.file_write == FileWrite::Off,
+                    Database::Readonly | Database::Off => {
+                        tool.narrowed = (profile.file_write == FileWrite::Off).then_some(Changes::Nothing);
+                    }
                 }
             }
             if tool.subject == Subject::Execute {

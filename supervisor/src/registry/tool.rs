@@ -87,9 +87,9 @@ pub struct Tool {
     pub(crate) kin: &'static [Kin],
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
-    /// True if it only reads because its profile lets no tool make a file.
-    pub(super) makes_no_files: bool,
-    /// What its arguments are compared with, if that is not its schema.
+    /// The most that its calls may change, if the session's profile leaves less than the subject says.
+    pub(super) narrowed: Option<Changes>,
+    /// Schema that its arguments are compared with, if that is not its own.
     compared: Option<Value>,
     /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
     pub(super) shows: Option<u64>,
@@ -124,7 +124,7 @@ impl Tool {
             key_of: None,
             kin: &[],
             at_server: None,
-            makes_no_files: false,
+            narrowed: None,
             compared: None,
             shows: None,
             shown: None,
@@ -406,7 +406,7 @@ impl Tool {
     /// The most that its calls may change, under the profile of its session.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        if self.makes_no_files { Changes::Nothing } else { self.subject.changes() }
+        self.narrowed.unwrap_or_else(|| self.subject.changes())
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.

@@ -75,7 +75,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What a tool says of itself over MCP is what it may do under the session's profile.
+/// Annotations of a tool over MCP are those of what it may do under the session's profile.
 #[test]
 fn a_database_is_listed_as_what_it_may_do() {
     matrix(Host::STRENGTHS, |target| {

@@ -648,7 +648,7 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     }
 }
 
-/// What a wrapped server has besides tools (resources, prompts, completions) is asked for by way of the session: rules and people
+/// Everything that a wrapped server has besides tools (resources, prompts, completions) is asked for by way of the session: rules and people
 /// decide about each request, and it is recorded.
 #[test]
 fn requests_for_what_a_server_has_pass_by_the_session() {

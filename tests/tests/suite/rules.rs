@@ -168,7 +168,7 @@ fn a_path_leads_neither_out_of_an_allowance_nor_past_a_denial() {
     });
 }
 
-/// What a rule allows, it allows where the session's commands run; elsewhere only if it says where.
+/// A rule allows a command where the session's commands run; elsewhere only if it says where.
 #[test]
 fn a_command_is_allowed_in_its_directory() {
     matrix(Host::STRENGTHS, |target| {

@@ -28,12 +28,12 @@ impl Ports {
     /// Every port.
     pub const ALL: RangeInclusive<u16> = 1..=u16::MAX;
 
-    /// What a pattern without ports means that denies.
+    /// Ports of a pattern that denies and names none.
     pub(super) fn all() -> Self {
         Self { any: vec![(*Self::ALL.start(), *Self::ALL.end())], http: false, https: false }
     }
 
-    /// What a pattern without ports means that grants.
+    /// Ports of a pattern that grants and names none.
     pub(super) fn web() -> Self {
         Self { any: Vec::new(), http: true, https: true }
     }

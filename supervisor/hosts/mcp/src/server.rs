@@ -438,7 +438,7 @@ impl Server {
     }
 }
 
-/// What comes of a request for a call.
+/// Outcome of a request for a call.
 pub(crate) enum Came {
     /// The call's result.
     Result(Box<ResultEnvelope>),

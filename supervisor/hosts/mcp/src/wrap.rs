@@ -108,14 +108,14 @@ struct Wrapped {
 /// A person's answers to what an earlier try of a request has asked, and which try that was.
 type Answers = (Option<InputResponses>, Option<String>);
 
-/// What comes of a request.
+/// Outcome of a request.
 enum Made<T> {
     Answer(T),
     /// The client asks its person first.
     Question(InputRequiredResult),
 }
 
-/// What the server answers to a request that is passed on, unless the client takes it back.
+/// Answer of the server to a request that is passed on, unless the client takes it back.
 async fn passed_on<T>(
     answer: impl Future<Output = Result<T, ServiceError>>,
     context: &RequestContext<RoleServer>,

@@ -155,7 +155,7 @@ fn clean_below(value: &mut Value, depth: usize) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Of a definition and the command that starts its server: another program of the same name is another server.
+/// Digest of a definition and the command that starts its server: another program of the same name is another server.
 pub(super) fn digest(definition: &str, command: &[OsString]) -> String {
     let mut digest = Sha256::new();
     for word in command {

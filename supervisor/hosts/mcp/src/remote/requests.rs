@@ -1,4 +1,4 @@
-//! What a server is asked besides calls of its tools: for resources, prompts and completions.
+//! Requests to a server besides calls of its tools: for resources, prompts and completions.
 //!
 //! Each such request is a call of a tool that no list has, so that rules, approvals and the record hold for it as they do for a call
 //! of a tool: `mcp:SERVER:resources/read`, `mcp:SERVER:prompts/get`, `mcp:SERVER:completion/complete`.
