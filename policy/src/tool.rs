@@ -83,6 +83,25 @@ impl Subject {
         }
     }
 
+    /// The most that a call may change outside the session, as far as the subject alone says.
+    #[must_use]
+    pub fn changes(self) -> Changes {
+        match self {
+            Self::Read | Self::Search | Self::Think | Self::Fetch => Changes::Nothing,
+            // A query may be exported to a file that was not there.
+            Self::Query => Changes::Adds,
+            Self::Create
+            | Self::Edit
+            | Self::Execute
+            | Self::Mutate
+            | Self::Ask
+            | Self::Note
+            | Self::Delegate
+            | Self::Serve
+            | Self::Change => Changes::Anything,
+        }
+    }
+
     /// True if a call changes files by the tool's own hand, as the mode `auto-edit` allows (X3-2).
     #[must_use]
     pub fn edits(self) -> bool {
@@ -102,6 +121,17 @@ impl Subject {
             Self::Ask | Self::Note | Self::Delegate | Self::Serve | Self::Change => "other",
         }
     }
+}
+
+/// The most that calls of a tool may change, for whoever shows the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// They only read.
+    Nothing,
+    /// They make what was not there, and leave the rest as it is.
+    Adds,
+    /// They may change or remove what is there.
+    Anything,
 }
 
 impl fmt::Display for Subject {

@@ -4,7 +4,8 @@
 use callgate_policy::envelope::Layer;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
-use callgate_worker::tools;
+use callgate_tools::BuiltIn;
+use callgate_worker::toolset::{Given, Toolset as _};
 use serde_json::{Value, json};
 
 use crate::gate::Task;
@@ -41,8 +42,8 @@ pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     };
     match &plan.work {
         Work::Tool { .. } => {
-            let (name, context) = tools::Context::of(plan).ok_or("the plan of a program")?;
-            tools::run(name, args, &context).map(|output| output.data).map_err(|e| e.text())
+            let given = Given { threads: 1, certificates: Vec::new(), peer: None };
+            BuiltIn.run(plan, args, given).map(|output| output.data).map_err(|failed| failed.text)
         }
         Work::Program { argv, working_dir, env } => {
             let [program, rest @ ..] = argv.as_slice() else { return Err("an empty argv".to_owned()) };

@@ -51,7 +51,7 @@ pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure,
 
 pub use call::CallError;
 pub use callgate_policy::step::Step;
-pub use callgate_policy::tool::Subject;
+pub use callgate_policy::tool::{Changes, Subject};
 pub use causes::with_causes;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, ProgramPipes, Stdio, Terminal,

@@ -128,7 +128,7 @@ pub mod step {
 
 /// Subject of a tool.
 pub mod tool {
-    pub use callgate_policy::tool::{Subject, Surface};
+    pub use callgate_policy::tool::{Changes, Subject, Surface};
 }
 
 /// Sizes and times as people write them.

@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use crate::extent::{self, Extent};
 use crate::run::Run;
+use crate::skips::skip;
 
 /// A kind of host, imitated by `weaken` on this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,9 +131,6 @@ impl Target {
 
     /// Reason why this machine cannot be this target, if it cannot.
     fn lacking(self) -> Option<String> {
-        if self.user == User::Root && own_uid() != 0 {
-            return Some("the tests do not run as root".to_owned());
-        }
         match self.host {
             Host::Namespaces => {
                 let tried = Run::bare(self, "/").probe(&["unshare-all"]);
@@ -147,25 +146,106 @@ impl Target {
     }
 }
 
-/// Runs `test` on each of `hosts`, as root and as an ordinary user. What this machine cannot be is skipped by name;
-/// every target is tried before the failures are reported.
+/// Runs `test` on `hosts`. What this machine cannot be is skipped by name; every target is tried before the failures are
+/// reported.
+///
+/// In a full run each host is tried as root and as an ordinary user. Otherwise each strength is tried as one of them, the two
+/// strengths as different users, and of other hosts [`OTHERS`] are tried; a hash of the test and the commit chooses, so that
+/// another commit tries the others.
 #[track_caller]
 pub fn matrix(hosts: &[Host], test: impl Fn(Target)) {
+    let users: &[User] = if own_uid() == 0 { &[User::Root, User::Ordinary] } else { &[User::Ordinary] };
+    let targets = match Extent::of_this_run() {
+        Extent::Full => every(hosts, users),
+        Extent::Ordinary => some(hosts, users, extent::of_this_test()),
+    };
+    if own_uid() != 0 {
+        skip("root", "the tests do not run as root");
+    }
+    each(&targets, test);
+}
+
+/// Runs `test` on `hosts` as this user, whom it is about.
+#[track_caller]
+pub fn matrix_as(user: User, hosts: &[Host], test: impl Fn(Target)) {
+    let users = [user];
+    let targets = match Extent::of_this_run() {
+        Extent::Full => every(hosts, &users),
+        Extent::Ordinary => some(hosts, &users, extent::of_this_test()),
+    };
+    if user == User::Root && own_uid() != 0 {
+        return skip("root", "the tests do not run as root");
+    }
+    each(&targets, test);
+}
+
+/// How many hosts, of those that are no strength, an ordinary run tries.
+const OTHERS: usize = 3;
+
+fn every(hosts: &[Host], users: &[User]) -> Vec<Target> {
+    let with = |&host: &Host| users.iter().map(move |&user| Target { host, user });
+    hosts.iter().flat_map(with).collect()
+}
+
+/// Both strengths and [`OTHERS`] of the other hosts, each with one user, who takes turns. `chosen` decides where the turns and
+/// the other hosts begin.
+fn some(hosts: &[Host], users: &[User], chosen: u64) -> Vec<Target> {
+    // Of different bits, so that every host meets every user.
+    let begin = |bits: u32, of: usize| usize::try_from(chosen >> bits & 0xffff).unwrap_or(0) % of.max(1);
+    let (mut tried, mut others): (Vec<Host>, Vec<Host>) = hosts.iter().partition(|host| Host::STRENGTHS.contains(host));
+    let first = begin(16, others.len());
+    others.rotate_left(first);
+    tried.extend(others.into_iter().take(OTHERS));
+    let turns = users.iter().copied().cycle().skip(begin(32, users.len()));
+    tried.into_iter().zip(turns).map(|(host, user)| Target { host, user }).collect()
+}
+
+#[track_caller]
+fn each(targets: &[Target], test: impl Fn(Target)) {
     let (mut run, mut failed) = (0, Vec::new());
-    for &host in hosts {
-        for user in [User::Root, User::Ordinary] {
-            let target = Target { host, user };
-            if let Some(why) = target.lacking() {
-                eprintln!("SKIP {host:?} {user:?}: {why}");
-                continue;
-            }
-            run += 1;
-            if catch_unwind(AssertUnwindSafe(|| test(target))).is_err() {
-                eprintln!("FAILED on {host:?} as {user:?}");
-                failed.push(target);
-            }
+    for &target in targets {
+        if let Some(why) = target.lacking() {
+            skip("host", format_args!("{:?} {:?}: {why}", target.host, target.user));
+            continue;
+        }
+        run += 1;
+        if catch_unwind(AssertUnwindSafe(|| test(target))).is_err() {
+            eprintln!("FAILED on {:?} as {:?}", target.host, target.user);
+            failed.push(target);
         }
     }
     assert!(failed.is_empty(), "failed on {failed:?}");
-    assert!(run > 0, "this machine can be none of {hosts:?}");
+    assert!(run > 0, "this machine can be none of {targets:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Host, OTHERS, User, every, some};
+
+    const USERS: [User; 2] = [User::Root, User::Ordinary];
+
+    fn numbers() -> impl Iterator<Item = u64> {
+        (0..256_u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    #[test]
+    fn both_strengths_are_always_tried_as_different_users() {
+        for chosen in numbers() {
+            let targets = some(Host::ALL, &USERS, chosen);
+            let of = |host| targets.iter().find(|target| target.host == host).unwrap().user;
+            assert_ne!(of(Host::Namespaces), of(Host::NoNamespaces));
+            assert_eq!(targets.len(), Host::STRENGTHS.len() + OTHERS);
+            assert!(some(Host::STRENGTHS, &[User::Root], chosen).iter().all(|target| target.user == User::Root));
+        }
+    }
+
+    #[test]
+    fn what_one_run_leaves_out_another_tries() {
+        let mut left = every(Host::ALL, &USERS);
+        for chosen in numbers() {
+            let tried = some(Host::ALL, &USERS, chosen);
+            left.retain(|target| !tried.contains(target));
+        }
+        assert_eq!(left, []);
+    }
 }

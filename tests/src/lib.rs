@@ -7,17 +7,21 @@
 
 mod binaries;
 mod environment;
+mod extent;
 mod host;
 pub mod mcp;
 mod person;
 pub mod projects;
 mod run;
+mod skips;
 
 pub use callgate_worker::probe::dice::Dice;
 pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;
 pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually, parent_of};
-pub use host::{Host, Target, User, matrix};
+pub use extent::{Extent, repetitions};
+pub use host::{Host, Target, User, matrix, matrix_as};
 pub use person::Person;
 pub use run::{Ended, Probe, Run};
+pub use skips::skip;

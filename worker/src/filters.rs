@@ -9,7 +9,7 @@ use callgate_policy::plan::{Starter, Strength, Writer};
 use crate::protocol::Threads;
 use crate::seccomp::BpfInsn;
 use crate::sys;
-use crate::tools::Kind;
+use crate::toolset::Kind;
 
 include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 

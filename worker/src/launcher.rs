@@ -24,6 +24,7 @@ use crate::procfs::Procfs;
 use crate::protocol::{Channel, Leftover, OpenSession, Received, SessionReply, StepFailure};
 use crate::sys::process::{self, Ended, Fork, OneThread, Pid};
 use crate::sys::{fd, memory};
+use crate::toolset::Tools;
 use crate::zygote::drain;
 
 /// How long brokers may take to end by themselves, once the supervisor is gone: each waits as long for what its session has left.
@@ -38,17 +39,17 @@ pub struct Launcher {
     pub channel: Channel,
 }
 
-/// Forks the launcher.
+/// Forks the launcher, whose sessions have these tools.
 ///
 /// # Errors
 /// `EBUSY` if this process already has threads; fork's own.
-pub fn start() -> io::Result<Launcher> {
+pub fn start(tools: Tools) -> io::Result<Launcher> {
     let (ours, theirs) = Channel::pair()?;
     match process::fork(OneThread::confirm()?, 0)? {
         Fork::Parent(_) => Ok(Launcher { channel: ours }),
         Fork::Child => {
             drop(ours);
-            run(theirs)
+            run(theirs, tools)
         }
     }
 }
@@ -58,14 +59,14 @@ pub fn start() -> io::Result<Launcher> {
 ///
 /// # Errors
 /// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
-pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
+pub fn open_here(plan: &SessionPlan, session: &Channel, tools: Tools) -> io::Result<()> {
     debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
     debug_assert!(plan.network.is_none(), "nobody would look after its egress");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_) | Side::Refused) => Ok(()),
         Ok(Side::Broker) => {
             process::exit_now(match become_nobodys_child(&[session.as_fd()]).and_then(|()| become_dumpable()) {
-                Ok(()) => broker::run(plan, session, &[], None),
+                Ok(()) => broker::run(plan, session, &[], None, tools),
                 Err(failed) => broker::refuse(session, failed),
             })
         }
@@ -93,11 +94,11 @@ pub struct Asked {
 }
 
 impl Ahead {
-    /// Starts to make them for the user that this process runs as. It must have one thread.
+    /// Starts to make them for the user that this process runs as, and for a session with these tools. It must have one thread.
     ///
     /// # Errors
     /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(tools: Tools) -> io::Result<Self> {
         let identity = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let one_thread = OneThread::confirm()?;
         let (channel, theirs) = Channel::pair()?;
@@ -113,8 +114,8 @@ impl Ahead {
                 let made = ready.map(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
                 process::exit_now(match made {
                     Ok(Ok(Side::Launcher(_) | Side::Refused)) => 0,
-                    Ok(Ok(Side::Broker)) => serve_one(theirs, namespace::settle(identity)),
-                    Ok(Err(_refused)) => code_of(serve(theirs)),
+                    Ok(Ok(Side::Broker)) => serve_one(theirs, namespace::settle(identity), tools),
+                    Ok(Err(_refused)) => code_of(serve(theirs, tools)),
                     Err(failed) => code_of(refuse_all(&theirs, &failed)),
                 })
             }
@@ -157,12 +158,12 @@ impl Asked {
 }
 
 /// Waits for the plan, and becomes its broker, or says why not.
-fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
+fn serve_one(channel: Channel, settled: Result<(), StepFailure>, tools: Tools) -> i32 {
     let Ok(Received::Message(OpenSession { plan, .. }, fds)) = channel.receive() else { return 0 };
     drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
     match settled {
-        Ok(()) => broker::run_settled(&plan, &session, &[], None),
+        Ok(()) => broker::run_settled(&plan, &session, &[], None, tools),
         Err(failed) => broker::refuse(&session, failed),
     }
 }
@@ -189,11 +190,11 @@ fn become_nobodys_child(keep: &[BorrowedFd<'_>]) -> Result<(), StepFailure> {
         .map_err(|e| kernel(Step::Launcher, "setsid", e.into()))
 }
 
-/// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
-pub fn run(channel: Channel) -> ! {
+/// Serves sessions with these tools until the other side is gone. Never returns: this process has no other purpose.
+pub fn run(channel: Channel, tools: Tools) -> ! {
     memory::have_forks_copy_page_tables();
     let served = match become_nobodys_child(&[channel.as_fd()]).and_then(|()| become_dumpable()) {
-        Ok(()) => serve(channel),
+        Ok(()) => serve(channel, tools),
         Err(failed) => refuse_all(&channel, &failed),
     };
     process::exit_now(code_of(served))
@@ -203,12 +204,13 @@ fn code_of(served: io::Result<()>) -> i32 {
     if served.is_ok() { 0 } else { 70 }
 }
 
-fn serve(channel: Channel) -> io::Result<()> {
+fn serve(channel: Channel, tools: Tools) -> io::Result<()> {
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
     let mut launcher = Serving {
         channel,
+        tools,
         brokers: HashMap::new(),
         cleaners: HashMap::new(),
         given_up: HashSet::new(),
@@ -230,6 +232,8 @@ fn refuse_all(channel: &Channel, failed: &StepFailure) -> io::Result<()> {
 
 struct Serving {
     channel: Channel,
+    /// The tools of each session.
+    tools: Tools,
     /// Each with what its session has on the host.
     brokers: HashMap<Pid, Left>,
     /// Processes that empty what sessions have left.
@@ -437,7 +441,7 @@ impl Serving {
                 return session.send(&SessionReply::Failed(failed), &[]);
             }
         };
-        match open(plan, session, &left.directories, network) {
+        match open(plan, session, &left.directories, network, self.tools) {
             Ok(Some(broker)) => {
                 self.brokers.insert(broker, left);
                 Ok(())
@@ -586,11 +590,12 @@ fn open(
     session: &Channel,
     directories: &[Directory],
     network: Option<Channel>,
+    tools: Tools,
 ) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
         Ok(Side::Launcher(broker)) => Ok(Some(broker)),
         Ok(Side::Refused) => Ok(None),
-        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories, network)),
+        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories, network, tools)),
         // A supervisor that is gone needs no answer.
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
     }

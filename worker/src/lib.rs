@@ -1,4 +1,5 @@
-//! The confined side of callgate: launcher, broker, zygote and worker, and the tools that run inside.
+//! The processes that confine: launcher, broker, egress, zygotes and workers. The tools that workers carry out are handed to them
+//! ([`toolset`]).
 //!
 //! The worker decides nothing: it performs a plan, or stops and says which step failed.
 
@@ -23,7 +24,7 @@ mod programs;
 pub mod protocol;
 pub mod seccomp;
 pub mod sys;
-pub mod tools;
+pub mod toolset;
 pub mod way;
 mod worker;
 mod zygote;

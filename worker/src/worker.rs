@@ -7,7 +7,6 @@ use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
@@ -34,9 +33,7 @@ use crate::protocol::{
 };
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
-use crate::tools;
-use crate::tools::lsp::Peer;
-use crate::tools::web::fetch;
+use crate::toolset::{self, Given, Output, Peer, Tools};
 use crate::zygote::{Trade, drain};
 
 /// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
@@ -71,6 +68,8 @@ pub(crate) struct Programs {
     pub(crate) signal_scope: Option<OwnedFd>,
     /// Attempts that run in their stead, in a session that is for that.
     pub(crate) attempts: Option<Attempts>,
+    /// The tools that they carry out.
+    pub(crate) tools: Tools,
 }
 
 /// Attempts to break out in a session for these, made without some mechanism: neither program nor tool runs in it, only
@@ -91,6 +90,8 @@ impl Attempts {
 pub(crate) struct Readers {
     pub(crate) landlock_abi: u8,
     pub(crate) attempts: Option<Attempts>,
+    /// The tools that they carry out.
+    pub(crate) tools: Tools,
 }
 
 impl Trade for Programs {
@@ -198,7 +199,8 @@ impl Readers {
         let peer = fds.map(peer);
         let keep: Vec<BorrowedFd<'_>> = peer.iter().flat_map(Peer::streams).chain([channel.as_fd()]).collect();
         let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, &keep));
-        tool(channel, &plan, With { threads, certificates: Vec::new(), peer }, confined)
+        let given = Given { threads: count(threads), certificates: Vec::new(), peer };
+        tool(channel, &plan, (self.tools, given), confined)
     }
 }
 
@@ -242,11 +244,12 @@ impl Programs {
                 }
                 Work::Tool { name, .. } => {
                     drop((init, counters, asked));
-                    let (threads, kind) = (tools::threads_of(name), tools::Kind::of(name));
+                    let kind = self.tools.kind(name);
                     // Before it is confined to its call.
-                    let certificates = if kind.connects() { fetch::certificates() } else { Vec::new() };
+                    let certificates = if kind.connects() { toolset::certificates() } else { Vec::new() };
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, kind, channel);
-                    return tool(channel, &plan, With { threads, certificates, peer: None }, confined);
+                    let given = Given { threads: count(kind.threads()), certificates, peer: None };
+                    return tool(channel, &plan, (self.tools, given), confined);
                 }
                 Work::Program { argv, working_dir, env } => (argv, working_dir, env),
             };
@@ -310,14 +313,6 @@ fn to_change(rules: &[FsRule]) -> (Vec<HostPath>, Vec<HostPath>) {
     (paths(trees), paths(names))
 }
 
-/// Things that a tool has besides its plan and its arguments.
-struct With {
-    threads: Threads,
-    certificates: Vec<u8>,
-    /// The program that it talks to.
-    peer: Option<Peer>,
-}
-
 /// The streams of the program that a tool talks to.
 fn peer(fds: ProgramFds<OwnedFd>) -> Peer {
     let [input, output, errors] = fds.stdio;
@@ -328,7 +323,7 @@ fn peer(fds: ProgramFds<OwnedFd>) -> Peer {
 fn tool(
     channel: &Channel,
     plan: &CallPlan,
-    with: With,
+    with: (Tools, Given),
     confined: Result<Vec<StepReport>, StepFailure>,
 ) -> io::Result<()> {
     match confined {
@@ -344,23 +339,14 @@ fn tool(
     Ok(())
 }
 
-fn work(channel: &Channel, plan: &CallPlan, with: With, arguments: &Value) -> io::Result<()> {
-    let error = |text, errno, code| {
-        channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno, code }), &[])
-    };
-    let Some((name, mut context)) = tools::Context::of(plan) else {
-        return error("a program".to_owned(), None, ErrorCode::ToolExecutionFailed);
-    };
-    let With { threads, certificates, peer } = with;
-    context.certificates = certificates;
-    context.peer = peer.map(Arc::new);
-    if threads == Threads::OfItsOwn {
-        context.threads = processors();
-    }
+fn work(channel: &Channel, plan: &CallPlan, (tools, given): (Tools, Given), arguments: &Value) -> io::Result<()> {
     report_a_panic(channel);
-    match tools::run(name, arguments, &context) {
+    match tools.run(plan, arguments, given) {
         Ok(output) => send_result(channel, output),
-        Err(failed) => error(failed.text(), failed.errno(), failed.code()),
+        Err(failed) => {
+            let end = ToolEnd::Error { text: shortened(failed.text), errno: failed.errno, code: failed.code };
+            channel.send(&FromWorker::ToolEnded(end), &[])
+        }
     }
 }
 
@@ -377,14 +363,18 @@ fn report_a_panic(channel: &Channel) {
     }));
 }
 
-/// How many processors this process may run on, up to the twelve that ripgrep uses too.
-fn processors() -> usize {
+/// The number of threads that a tool may work with: one, or one for each processor that this process may run on, up to the twelve that
+/// ripgrep uses too.
+fn count(threads: Threads) -> usize {
+    if threads == Threads::Never {
+        return 1;
+    }
     rustix::thread::sched_getaffinity(None).map_or(1, |set| usize::try_from(set.count()).unwrap_or(1)).clamp(1, 12)
 }
 
 /// In one frame if it fits, else in frames of its own before the last; what it had no room for comes after it.
-fn send_result(channel: &Channel, output: tools::Output) -> io::Result<()> {
-    let tools::Output { data, truncated, rest, lost } = output;
+fn send_result(channel: &Channel, output: Output) -> io::Result<()> {
+    let Output { data, truncated, rest, lost } = output;
     let end = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data });
     if !rest.is_empty() {
         channel.send_data(&serde_json::to_vec(&data)?)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use globset::GlobBuilder;
+use crate::pattern::Glob;
 
 /// A server that a manifest names. It is no grant: the program must be granted like any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,10 +20,7 @@ impl LanguageServer {
     #[must_use]
     pub fn serves(&self, file: &Path) -> bool {
         let Some(name) = file.file_name() else { return false };
-        self.files.iter().any(|pattern| {
-            let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-            glob.is_ok_and(|glob| glob.compile_matcher().is_match(name))
-        })
+        self.files.iter().any(|pattern| Glob::parse(pattern).is_ok_and(|glob| glob.matches(Path::new(name))))
     }
 
     /// Check of a pattern of names; an error says what is wrong.
@@ -31,7 +28,7 @@ impl LanguageServer {
         if pattern.is_empty() || pattern.contains('/') {
             return Err("a pattern of file names is neither empty nor has a `/`".to_owned());
         }
-        GlobBuilder::new(pattern).build().map(drop).map_err(|error| error.kind().to_string())
+        Glob::parse(pattern).map(drop).map_err(|error| error.to_string())
     }
 }
 

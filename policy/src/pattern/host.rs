@@ -54,6 +54,19 @@ impl HostPattern {
     ///
     /// [`PatternError`], naming what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
+        Self::parse_with(text, Ports::web)
+    }
+
+    /// Reads a pattern of hosts that are denied or asked about. Without ports it is about every port.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostPattern::parse`].
+    pub fn parse_denied(text: &str) -> Result<Self, PatternError> {
+        Self::parse_with(text, Ports::all)
+    }
+
+    fn parse_with(text: &str, unless_named: fn() -> Ports) -> Result<Self, PatternError> {
         if let Some((name, _)) = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
             return Err(match Variable::parse(name) {
                 Some(_) => PatternError::VariableInHost(name.to_owned()),
@@ -62,6 +75,7 @@ impl HostPattern {
         }
         check_characters(text, "-_.:,[]/*")?;
         let (host, prefix, ports) = split(text)?;
+        let ports = ports.unwrap_or_else(unless_named);
         let name = match (prefix, host.strip_prefix("*.")) {
             (Some(prefix), _) => network(host, prefix)?,
             (None, Some(parent)) => match Host::parse(parent)? {
@@ -247,14 +261,14 @@ fn in_ascii(name: &str) -> Result<String, PatternError> {
     Ok(ascii)
 }
 
-/// Takes the port and the network's prefix off.
-fn split(text: &str) -> Result<(&str, Option<&str>, Ports), PatternError> {
+/// Takes the ports, if there are some, and the network's prefix off.
+fn split(text: &str) -> Result<(&str, Option<&str>, Option<Ports>), PatternError> {
     // Only IPv6 has more than one colon; unbracketed it can have no port.
     let whole_v6 = !text.starts_with('[') && text.matches(':').count() > 1;
     let port_at = if whole_v6 { None } else { text.rfind(':').filter(|at| !text[*at..].contains(']')) };
     let (host, ports) = match port_at {
-        Some(at) => (&text[..at], Ports::parse(&text[at + 1..])?),
-        None => (text, Ports::web()),
+        Some(at) => (&text[..at], Some(Ports::parse(&text[at + 1..])?)),
+        None => (text, None),
     };
     match host.split_once('/') {
         Some((host, prefix)) => Ok((host, Some(prefix), ports)),

@@ -1,9 +1,12 @@
 //! Patterns of a manifest, matched against what a call asks for: paths, hosts, arguments (S0-36 to S0-39).
 
 mod arg;
+mod glob;
 mod host;
 mod path;
 mod program;
+
+pub(crate) use glob::Glob;
 
 pub use arg::{ArgPattern, ArgPatterns};
 pub(crate) use host::in_network;
@@ -42,9 +45,6 @@ pub enum PatternError {
     /// Braces within braces, or one without its other.
     #[error("braces must be closed and cannot be nested")]
     Braces,
-    /// A class such as `[é]`: matching is by bytes.
-    #[error("a character class may hold ASCII only, since paths are matched as bytes")]
-    ClassNotAscii,
     /// Another mistake in a glob.
     #[error("not a glob: {0}")]
     Glob(String),

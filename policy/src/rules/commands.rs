@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::path::{HostPath, normalize};
 use crate::shell::starts::{self, HOLE, Started, Text};
 use crate::shell::{Line, Redirect, Simple, Word};
 use crate::watchdog::words;
@@ -25,6 +26,60 @@ pub struct Part {
     set: Option<Option<String>>,
     /// Input that decides what it does.
     reads: Reads,
+    /// Where it runs.
+    directory: Directory,
+}
+
+/// The directory in which a command runs, as rules see it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Directory {
+    /// Where commands of the session run that name no directory.
+    #[default]
+    Usual,
+    /// Another: relative to the root of the workspace if it lies there, or absolute.
+    Other(String),
+    /// One that is not known before it runs.
+    Unknown,
+}
+
+/// Where the commands of a call begin.
+#[derive(Debug, Clone, Copy)]
+pub struct Begin<'a> {
+    /// The directory that the call names, or the usual one.
+    pub directory: &'a HostPath,
+    /// The directory of calls that name none.
+    pub usual: &'a HostPath,
+    /// The root of the workspace.
+    pub root: &'a HostPath,
+}
+
+impl Directory {
+    fn of(Begin { directory, usual, root }: Begin<'_>) -> Self {
+        if directory == usual {
+            return Self::Usual;
+        }
+        let path = directory.as_path();
+        let below = path.strip_prefix(root.as_path()).unwrap_or(path);
+        match below.to_str() {
+            Some("") => Self::Other(".".to_owned()),
+            Some(text) => Self::Other(text.to_owned()),
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// The commands of a call that begins in this directory. One that changes it (`cd sub`) leaves open where the others run: it may
+/// fail, and it may stand anywhere in a line.
+#[must_use]
+pub fn beginning_in(parts: Vec<Part>, begin: Begin<'_>) -> Vec<Part> {
+    let stays = parts.iter().filter(|part| part.moves()).all(|part| part.moves_to(begin.directory));
+    let directory = if stays { Directory::of(begin) } else { Directory::Unknown };
+    let placed = |part: Part| match part.moves() || part.set.is_some() {
+        // They do the same anywhere.
+        true => part,
+        false => Part { directory: directory.clone(), ..part },
+    };
+    parts.into_iter().map(placed).collect()
 }
 
 /// Input to be read to know what a part does.
@@ -43,7 +98,15 @@ impl Part {
     #[must_use]
     pub fn of_words(words: Vec<Text>) -> Self {
         let evaluates = evaluates(&words);
-        Self { text: joined(&words), words, evaluates, within: Vec::new(), set: None, reads: Reads::Itself }
+        Self {
+            text: joined(&words),
+            words,
+            evaluates,
+            within: Vec::new(),
+            set: None,
+            reads: Reads::Itself,
+            directory: Directory::default(),
+        }
     }
 
     /// A part made of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
@@ -58,6 +121,7 @@ impl Part {
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
+            directory: Directory::default(),
         }
     }
 
@@ -86,6 +150,7 @@ impl Part {
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
+            directory: Directory::default(),
         };
         std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
     }
@@ -105,6 +170,7 @@ impl Part {
             within,
             set: Some(name.map(str::to_owned)),
             reads: Reads::Itself,
+            directory: Directory::default(),
         }
     }
 
@@ -129,6 +195,47 @@ impl Part {
         let known = base.rfind(HOLE).unwrap_or(0);
         let at = path.len() - base.len() + known;
         (at > 0).then(|| self.text[at..].to_owned())
+    }
+
+    /// The paths by which a program is started that is named by a path, each with the words behind it. They are relative and normal,
+    /// and begin at each of the directories on the way: where a relative path starts is for the rule to say, not for the command.
+    pub(super) fn by_paths(&self) -> Vec<String> {
+        let Some(program) = self.words.first().filter(|_| self.set.is_none() && !self.is_statement()) else {
+            return Vec::new();
+        };
+        if !program.text.contains('/') {
+            return Vec::new();
+        }
+        let hole = HOLE.to_string();
+        let before = match &self.directory {
+            Directory::Usual => "",
+            Directory::Other(directory) => directory,
+            Directory::Unknown => &hole,
+        };
+        let before = if program.text.starts_with('/') { "" } else { before };
+        let path = normal(&format!("{before}/{}", program.text));
+        let words = &self.text[program.text.len()..];
+        let begins = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
+        begins.map(|at| format!("{}{words}", &path[at..])).collect()
+    }
+
+    /// Where it runs.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// True if it changes the directory of the shell.
+    fn moves(&self) -> bool {
+        let name = self.words.first().and_then(Text::fixed);
+        name.is_some_and(|name| matches!(name, "cd" | "pushd" | "popd"))
+    }
+
+    /// True if it changes to this directory, wherever it is looked for.
+    fn moves_to(&self, directory: &HostPath) -> bool {
+        let words: Option<Vec<&str>> = self.words.iter().map(Text::fixed).collect();
+        let Some(["cd", to]) = words.as_deref() else { return false };
+        let is_plain = (to.starts_with('/') || *to == ".") && !to.split('/').any(|component| component == "..");
+        is_plain && normalize(directory, &HostPath::from(*to)).is_ok_and(|to| to == *directory)
     }
 
     /// Its words.
@@ -179,6 +286,19 @@ impl Part {
     fn shown(&self) -> String {
         self.text.replace(HOLE, "…")
     }
+}
+
+/// A path without `.`, `..` and empty components, as far as its text says, and relative.
+pub(super) fn normal(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for component in path.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+    }
+    kept.join("/")
 }
 
 /// Words as one text.

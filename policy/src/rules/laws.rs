@@ -239,7 +239,7 @@ proptest! {
         prop_assume!(pattern != "*" && pattern != "**");
         let permission = Permission::parse("bash").unwrap();
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), Some(&pattern), &variables).unwrap().swap_remove(0);
+        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(&pattern), Action::Deny), &variables).unwrap().swap_remove(0);
         let meanings = meanings(&command);
         let command = Part::of_text(&command);
         if matcher.applies(Action::Allow, &Value::Command(&command)).is_some() {
@@ -260,7 +260,7 @@ proptest! {
             ["/w/a", "/w/a/b", "/w/a/c.rs", "/w/d.rs", "/w/b/e", "/x/y", "/x"].map(HostPath::from).to_vec();
         let permission = Permission::parse("fs.read").unwrap();
         let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), Some(pattern), &variables).unwrap().swap_remove(0);
+        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(pattern), Action::Deny), &variables).unwrap().swap_remove(0);
         let means = |path: &HostPath| matcher.applies(Action::Deny, &Value::File(path)).is_some();
         let root = HostPath::from(tree);
         let mut beneath = files.iter().filter(|file| file.as_path().starts_with(tree));
@@ -804,4 +804,165 @@ fn a_decision_names_nothing_twice() {
         assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name}: {text}");
     }
     assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+}
+
+/// A denial of a host is about each of its ports, unless it names some; what allows is for the web.
+#[test]
+fn a_host_is_denied_at_every_port() {
+    let judge = |pattern: &str, action, port: u16| {
+        let named = vec![(Capability::NetFetch, Value::Host("evil.example", port))];
+        one("net.fetch", Some(pattern), action).judge(&RuledCall { tool: "web_fetch", named, ..RuledCall::default() })
+    };
+    for port in [80, 443, 8443, 22, 65535] {
+        for pattern in ["evil.example", "*.example"] {
+            assert_eq!(judge(pattern, Action::Deny, port).action, Action::Deny, "{pattern} {port}");
+            let asked = judge(pattern, Action::Ask, port);
+            assert!(matches!(asked.by, DecidedBy::Rule(_)), "{pattern} {port}: {asked:?}");
+            let is_web = matches!(port, 80 | 443);
+            let allowed = judge(pattern, Action::Allow, port).action == Action::Allow;
+            assert_eq!(allowed, is_web, "{pattern} {port}");
+        }
+    }
+    assert_eq!(judge("evil.example:443", Action::Deny, 443).action, Action::Deny, "the control");
+    assert_eq!(judge("evil.example:443", Action::Deny, 8443).action, Action::Ask, "it names its port");
+    assert_eq!(judge("evil.example:http,https", Action::Deny, 8443).action, Action::Ask, "and so does this");
+    assert_eq!(judge("other.example", Action::Deny, 443).action, Action::Ask, "another host");
+}
+
+/// Action of a rule on a command of bash that runs in a directory of the workspace `/w`.
+fn commanded(pattern: &str, action: Action, (command, directory): (&[&str], &str)) -> Action {
+    let words = command.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
+    commanded_in_line(pattern, action, (vec![Part::of_words(words)], directory))
+}
+
+fn commanded_in_line(pattern: &str, action: Action, (line, directory): (Vec<Part>, &str)) -> Action {
+    let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
+    let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
+    let parts = commands::beginning_in(line, begin);
+    // The last one, which the others are there for.
+    let named = vec![(Capability::ShellRun, Value::Command(parts.last().unwrap()))];
+    let rule = Rule::new("bash", action).pattern(pattern);
+    let set = set(&[(rule, RuleScope::Session)]).unwrap();
+    set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+}
+
+/// An allowance for what lies in a directory is none for a path that leads out of it, nor for one that is not known.
+#[test]
+fn a_path_that_leads_out_is_not_allowed() {
+    let allows = |pattern: &str, command: &[&str]| commanded(pattern, Action::Allow, (command, "/w")) == Action::Allow;
+    for command in ["./scripts/x", "./scripts//x", "./scripts/./x", "./scripts/a/x", "./scripts/..x", "./scripts/x.."] {
+        assert!(allows("./scripts/*", &[command]), "{command}");
+    }
+    for command in [
+        "./scripts/../vendor/evil.sh",
+        "./scripts/./../vendor/evil.sh",
+        "./scripts//../vendor/evil.sh",
+        "./scripts/a/../../vendor/evil.sh",
+        "./scripts/..",
+        "./scripts/\0",
+        "./scripts/\0/x",
+        "/w/scripts/x",
+        "scripts/x",
+    ] {
+        assert!(!allows("./scripts/*", &[command]), "{command}");
+        assert!(!allows("./scripts/* *", &[command, "y"]), "{command}");
+    }
+    assert!(allows("python3 scripts/*", &["python3", "scripts/x.py"]), "the control");
+    assert!(!allows("python3 scripts/*", &["python3", "scripts/../vendor/evil.py"]), "nor is an argument");
+    assert!(!allows("tar --file=in/*", &["tar", "--file=in/../x"]));
+    assert!(allows("./scripts/../vendor/x", &["./scripts/../vendor/x"]), "whoever writes it means it");
+    assert!(allows("cat *", &["cat", "../x"]), "any argument is any");
+}
+
+/// A denial of the programs in a directory holds by whatever path they are named.
+#[test]
+fn a_directory_is_denied_by_whatever_path() {
+    let denies = |pattern: &str, command: &[&str], directory: &str| {
+        commanded(pattern, Action::Deny, (command, directory)) == Action::Deny
+    };
+    for pattern in ["./vendor/*", "vendor/*", "/w/vendor/*", ".//vendor/./*"] {
+        for (command, directory) in [
+            ("./vendor/evil.sh", "/w"),
+            ("vendor/evil.sh", "/w"),
+            ("./vendor//evil.sh", "/w"),
+            ("./scripts/../vendor/evil.sh", "/w"),
+            ("scripts/./../vendor/evil.sh", "/w"),
+            ("/w/vendor/evil.sh", "/w"),
+            ("/w/scripts/../vendor/evil.sh", "/w"),
+            ("../vendor/evil.sh", "/w/scripts"),
+            ("./evil.sh", "/w/vendor"),
+            ("./\0/evil.sh", "/w"),
+        ] {
+            assert!(denies(pattern, &[command], directory), "{pattern} {command} in {directory}");
+            assert!(denies(&format!("{pattern} now"), &[command, "now"], directory), "{pattern} {command}");
+        }
+        for (command, directory) in
+            [("./scripts/x", "/w"), ("./vendored/x", "/w"), ("./vendor", "/w"), ("./x", "/w"), ("vendor", "/w")]
+        {
+            assert!(!denies(pattern, &[command], directory), "{pattern} {command} in {directory}");
+        }
+    }
+    let moved = vec![Part::of_text("cd \0"), Part::of_text("./evil.sh")];
+    assert_eq!(commanded_in_line("./vendor/*", Action::Deny, (moved, "/w")), Action::Deny);
+}
+
+/// A rule allows a command where the session's commands run, and elsewhere only if it says where.
+#[test]
+fn a_command_is_allowed_in_its_directory() {
+    let allows = |pattern: &str, directory: &str| {
+        commanded(pattern, Action::Allow, (&["make", "test"], directory)) == Action::Allow
+    };
+    for pattern in ["make test", "make *", "cd vendor && make test"] {
+        assert_eq!(allows(pattern, "/w"), !pattern.starts_with("cd"), "{pattern}");
+        assert_eq!(allows(pattern, "/w/vendor"), pattern.starts_with("cd"), "{pattern}");
+        assert!(!allows(pattern, "/w/vendor/other") && !allows(pattern, "/elsewhere"), "{pattern}");
+    }
+    assert!(allows("cd /elsewhere && make *", "/elsewhere") && allows("cd packages/* && make *", "/w/packages/a"));
+    assert!(allows("*", "/w/vendor"), "what is about all commands is about all of them");
+    let in_line = |first: &[&str], pattern: &str, action| {
+        let words = first.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
+        commanded_in_line(pattern, action, (vec![Part::of_words(words), Part::of_text("make test")], "/w"))
+    };
+    for stays in [&["cd", "."][..], &["cd", "/w"], &["cd", "/w/"], &["true"]] {
+        assert_eq!(in_line(stays, "make test", Action::Allow), Action::Allow, "{stays:?}");
+    }
+    for moves in [
+        &["cd", "vendor"][..],
+        &["cd", "/"],
+        &["cd"],
+        &["cd", "-"],
+        &["cd", "/w/vendor/.."],
+        &["pushd", "."],
+        &["popd"],
+    ] {
+        assert_eq!(in_line(moves, "make test", Action::Allow), Action::Ask, "{moves:?}");
+        assert_eq!(in_line(moves, "cd vendor && make test", Action::Allow), Action::Ask, "{moves:?}: it may fail");
+        assert_eq!(in_line(moves, "make test", Action::Deny), Action::Deny, "{moves:?}");
+        assert_eq!(in_line(moves, "cd vendor && make test", Action::Deny), Action::Deny, "{moves:?}");
+    }
+    assert_eq!(in_line(&["true"], "cd vendor && make test", Action::Deny), Action::Ask, "the control");
+    let entry = AllowEntry::parse("bash:make *");
+    let parts = |directory: &str| {
+        let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
+        let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
+        commands::beginning_in(vec![Part::of_text("make test")], begin).remove(0)
+    };
+    assert!(entry.covers("bash", &parts("/w")) && !entry.covers("bash", &parts("/w/vendor")));
+}
+
+/// A pattern says characters, whatever they take in UTF-8.
+#[test]
+fn a_file_is_denied_by_its_characters() {
+    let denies = |pattern: &str, path: &str| {
+        let path = HostPath::from(path);
+        let call =
+            RuledCall { tool: "read", named: vec![(Capability::FsRead, Value::File(&path))], ..RuledCall::default() };
+        one("read", Some(pattern), Action::Deny).judge(&call).action == Action::Deny
+    };
+    for (pattern, path) in
+        [("/w/docs/?.txt", "/w/docs/é.txt"), ("/w/docs/[!a].txt", "/w/docs/é.txt"), ("/w/[é]", "/w/é")]
+    {
+        assert!(denies(pattern, path), "{pattern} {path}");
+    }
+    assert!(denies("/w/docs/?.txt", "/w/docs/e.txt") && !denies("/w/docs/?.txt", "/w/docs/ee.txt"), "the control");
 }

@@ -228,7 +228,7 @@ impl RuleSet {
         let permission = Permission::parse(&rule.permission)
             .map_err(|error| RuleError::Permission { place: place(), source: error })?;
         let about = permission.tool().and_then(|tool| self.subject_of(tool));
-        let matchers = Matcher::compile(&permission, about, rule.pattern.as_deref(), variables)
+        let matchers = Matcher::compile(&permission, about, (rule.pattern.as_deref(), rule.action), variables)
             .map_err(|error| RuleError::Pattern { place: place(), source: error })?;
         let of_commands = about == Some(Subject::Execute)
             || matches!(permission, Permission::Any | Permission::Capability(Capability::ShellRun));
@@ -256,7 +256,7 @@ impl RuleSet {
     /// tool that starts programs, or queries databases.
     pub fn add_phrase(&mut self, text: &str, source: &RuleSource) {
         let further = self.subjects.iter().map(|(name, subject)| (name.as_str(), *subject));
-        let takes_text = |subject: Subject| matches!(subject, Subject::Execute | Subject::Query);
+        let takes_text = |subject: Subject| matches!(subject, Subject::Execute | Subject::Query | Subject::Mutate);
         let shells = Subject::LOCKED.into_iter().chain(further).filter(|(_, subject)| takes_text(*subject));
         let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
         self.has_phrases = true;

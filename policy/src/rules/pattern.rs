@@ -7,9 +7,9 @@ use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
 use crate::shell::starts::{HOLE, Text, base, is_assignment, is_name};
 use crate::tool::Subject;
-use crate::variable::Variables;
+use crate::variable::{Variable, Variables};
 
-use super::commands::{Part, joined};
+use super::commands::{Directory, Part, joined};
 use super::permission::{Capability, Permission};
 use super::rule::Action;
 
@@ -131,7 +131,7 @@ impl Matcher {
     pub(super) fn compile(
         permission: &Permission,
         about: Option<Subject>,
-        pattern: Option<&str>,
+        (pattern, action): (Option<&str>, Action),
         variables: &Variables,
     ) -> Result<Vec<Self>, RulePatternError> {
         let Some(text) = pattern.filter(|text| !matches!(*text, "*" | "**")) else { return Ok(vec![Self::All]) };
@@ -144,8 +144,9 @@ impl Matcher {
             };
             Ok(template.expand(variables).into_iter().map(path).collect::<Vec<_>>())
         };
-        let command = || Self::Command(Wildcard::new(text));
-        let host = || Ok(Self::Host(Box::new(HostPattern::parse(text).map_err(malformed)?), text.to_owned()));
+        let command = || Self::Command(Wildcard::new(text).within(variables.dirs(Variable::Workspace)));
+        let parse_host = if action == Action::Allow { HostPattern::parse } else { HostPattern::parse_denied };
+        let host = || Ok(Self::Host(Box::new(parse_host(text).map_err(malformed)?), text.to_owned()));
         match meaning(permission, about) {
             Meaning::Command => Ok(vec![command()]),
             Meaning::Path => paths(),
@@ -275,6 +276,17 @@ pub struct Wildcard {
     pairs: Pairs,
     /// The pattern with the program's name alone in place of a path that it begins with.
     by_name: Option<Box<Self>>,
+    /// The pattern with the program's path relative and normal, if it is about programs of a directory.
+    by_path: Option<Box<Self>>,
+    /// Part of `cd DIR && COMMAND` about commands in another directory than the usual one.
+    elsewhere: Option<Box<Elsewhere>>,
+}
+
+/// A pattern for a directory, and one for the commands there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Elsewhere {
+    directory: String,
+    command: Wildcard,
 }
 
 impl Wildcard {
@@ -289,14 +301,50 @@ impl Wildcard {
         let name = base(path);
         let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*') && !is_assignment(path))
             .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
+        let by_path = path.contains('/').then(|| Self::by_path(path, &text[path.len()..])).flatten();
+        let elsewhere = text.strip_prefix("cd ").and_then(|rest| rest.split_once(" && "));
+        let elsewhere = elsewhere.filter(|(directory, _)| !directory.is_empty() && !directory.contains(' '));
+        let elsewhere = elsewhere.map(|(directory, command)| {
+            Box::new(Elsewhere { directory: directory.to_owned(), command: Self::new(command) })
+        });
         Self {
             text: text.to_owned(),
             prefix: text.find('*').unwrap_or(text.len()),
             stars,
-            // Of a path only the name need be there.
-            pairs: by_name.as_ref().map_or(pairs, |by_name| by_name.pairs),
+            pairs: match (&elsewhere, &by_path, &by_name) {
+                (Some(elsewhere), ..) => elsewhere.command.pairs,
+                // Another path may lead to the same place.
+                (None, Some(_), _) => Pairs::NONE,
+                // Of a path only the name need be there.
+                (None, None, Some(by_name)) => by_name.pairs,
+                (None, None, None) => pairs,
+            },
             by_name,
+            by_path,
+            elsewhere,
         }
+    }
+
+    /// A pattern that says in which of the workspace's directories a program lies, whether its path is absolute or not.
+    pub(super) fn within(self, roots: &[HostPath]) -> Self {
+        let path = self.text.split(' ').next().unwrap_or_default();
+        let below = |root: &HostPath| path.strip_prefix(&format!("{root}/"));
+        let by_path = roots.iter().find_map(below).and_then(|below| Self::by_path(below, &self.text[path.len()..]));
+        match by_path {
+            Some(by_path) => Self { by_path: Some(by_path), pairs: Pairs::NONE, ..self },
+            None => self,
+        }
+    }
+
+    /// `None` for a path of which no directory is known.
+    fn by_path(path: &str, words: &str) -> Option<Box<Self>> {
+        let path = super::commands::normal(path);
+        let known = path.split_once('/').is_some_and(|(first, _)| !first.contains('*'));
+        known.then(|| {
+            let text = format!("{path}{words}");
+            let (prefix, stars) = (text.find('*').unwrap_or(text.len()), text.matches('*').count());
+            Box::new(Self { text, prefix, stars, pairs: Pairs::NONE, by_name: None, by_path: None, elsewhere: None })
+        })
     }
 
     /// As it was written.
@@ -322,7 +370,23 @@ impl Wildcard {
 
     /// True if it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn
     /// is covered by a pattern for the outer one that names it.
+    ///
+    /// It is about commands that run where the session's commands usually do. In another directory the same words start another
+    /// program, or do something else: that must be named.
     pub(crate) fn covers(&self, command: &Part) -> bool {
+        match (&self.elsewhere, command.directory()) {
+            (None, Directory::Usual) => self.covers_in_place(command),
+            (Some(elsewhere), Directory::Other(directory)) => {
+                matches(elsewhere.directory.as_bytes(), directory.as_bytes())
+                    && elsewhere.command.covers_in_place(command)
+            }
+            (None, Directory::Other(_) | Directory::Unknown) | (Some(_), Directory::Usual | Directory::Unknown) => {
+                false
+            }
+        }
+    }
+
+    fn covers_in_place(&self, command: &Part) -> bool {
         if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
@@ -346,6 +410,14 @@ impl Wildcard {
 
     /// True if it is about a command, or may be, however the program is called.
     fn is_about(&self, command: &Part) -> bool {
+        if let Some(elsewhere) = &self.elsewhere {
+            let is_there = match command.directory() {
+                Directory::Usual => false,
+                Directory::Other(directory) => matches(elsewhere.directory.as_bytes(), directory.as_bytes()),
+                Directory::Unknown => true,
+            };
+            return is_there && elsewhere.command.is_about(command);
+        }
         if command.sets_anything() {
             let name = self.text.split(['=', '*']).next().unwrap_or_default();
             return name.is_empty() || is_name(name);
@@ -356,6 +428,9 @@ impl Wildcard {
         if command.is_statement() {
             // Servers take `SECRETS` for `secrets`.
             return Self::new(&self.text.to_lowercase()).touches(&command.text().to_lowercase());
+        }
+        if self.by_path.as_ref().is_some_and(|this| command.by_paths().iter().any(|path| this.touches(path))) {
+            return true;
         }
         let by_name = command.by_name();
         by_name.as_deref().is_some_and(|name| self.touches(name))
@@ -379,7 +454,11 @@ impl Wildcard {
 
 /// True if a pattern's words cover a command's, each by each: a `*` alone any number of them.
 fn covers(pattern: &[&str], words: &[Text]) -> bool {
-    let one = |pattern: &str, word: &Text| !word.several && matches(pattern.as_bytes(), word.text.as_bytes());
+    let one = |pattern: &str, word: &Text| {
+        !word.several
+            && matches(pattern.as_bytes(), word.text.as_bytes())
+            && !(is_below_a_directory(pattern) && may_lead_out(&word.text))
+    };
     let (mut p, mut w) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
     while w < words.len() {
@@ -396,6 +475,16 @@ fn covers(pattern: &[&str], words: &[Text]) -> bool {
         }
     }
     pattern[p..].iter().all(|word| *word == "*")
+}
+
+/// True if a pattern's word is for what lies below a directory.
+fn is_below_a_directory(pattern: &str) -> bool {
+    pattern.split_once('*').is_some_and(|(directory, _)| directory.contains('/'))
+}
+
+/// True if a path is not known to lie below the directories that it begins with.
+fn may_lead_out(path: &str) -> bool {
+    path.contains(HOLE) || path.split('/').any(|component| component == "..")
 }
 
 /// The textbook's way, with one place to go back to.

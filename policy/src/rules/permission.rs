@@ -91,8 +91,10 @@ impl Permission {
             |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
         if let Some(rest) = text.strip_prefix("mcp:") {
             let (server, tool) = rest.split_once(':').ok_or_else(malformed)?;
-            let glob = |part: &str| part == "*" || plain(&part.replace('*', "x"));
-            return match (plain(server) && plain(tool), glob(server) && glob(tool)) {
+            // As servers name their tools; and `resources/read` is a request.
+            let at_server = |tool: &str| plain(&tool.replace(['.', '/'], "x"));
+            let glob = |part: &str| part.replace('*', "x");
+            return match (plain(server) && at_server(tool), plain(&glob(server)) && at_server(&glob(tool))) {
                 (true, _) => Ok(Self::Tool(text.to_owned())),
                 (false, true) => Ok(Self::Mcp { server: Wildcard::new(server), tool: Wildcard::new(tool) }),
                 (false, false) => Err(malformed()),

@@ -1,6 +1,6 @@
 //! A command line as bash would understand it, as plain data (C-23, C2, C3).
 //!
-//! The grammar is C code and reads what a model wrote, so it runs in a confined worker (`worker/src/tools/shell.rs`); this
+//! The grammar is C code and reads what a model wrote, so it runs in a confined worker (`worker/tools/src/shell.rs`); this
 //! is what the worker says of the line. It is a list of simple commands, wherever they stand: in lists, pipelines, groups,
 //! functions, loops and substitutions. It is flat, and each command says what it lies in.
 //!

@@ -480,8 +480,8 @@ pub(super) enum SessionAct {
     Replay(Replay),
     /// Make a session that goes on where another one is, and print its id.
     ///
-    /// It has the same grants, and what has happened so far. It has neither the approvals nor the rules that were added, and no
-    /// output files.
+    /// It has the same grants, what has happened so far, and the added rules that deny or ask. It has neither the approvals nor the
+    /// added rules that allow, and no output files. The fork of a halted session is halted.
     #[command(after_help = "Example:
   callgate session fork ses_0195")]
     Fork(SessionId),

@@ -9,7 +9,7 @@ use callgate_mcp::Servers;
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
-use callgate_worker::tools::database::CONTRACTS as DATABASES;
+use callgate_tools::database::CONTRACTS as DATABASES;
 use serde_json::Value;
 
 use super::arguments::Call;

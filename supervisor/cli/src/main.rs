@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Store, Supervisor, close_process};
+use callgate_tools::BuiltIn;
 use callgate_worker::launcher::Ahead;
 use callgate_worker::protocol::Leftover;
 use clap::Parser as _;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
 /// is said then.
 fn start_ahead() -> Option<Ahead> {
     let command = std::env::args_os().nth(1)?;
-    (command == "run" || command == "call").then(Ahead::start)?.ok()
+    (command == "run" || command == "call").then(|| Ahead::start(&BuiltIn))?.ok()
 }
 
 fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Failure> {

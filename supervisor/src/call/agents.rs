@@ -10,7 +10,7 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
-use callgate_worker::tools::csv_tasks;
+use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -9,7 +9,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::step::Step;
-use callgate_worker::tools::lsp::{NAME, TIME};
+use callgate_tools::lsp::{NAME, TIME};
 use serde_json::{Map, Value};
 
 use super::envelope::Done;

@@ -6,8 +6,8 @@ use callgate_policy::envelope::Changes;
 use callgate_policy::pattern::HostPattern;
 use callgate_policy::plan::{Work, compile};
 use callgate_policy::remarks::{remark_offline, remarks_on};
+use callgate_tools::HEAD;
 use callgate_worker::protocol::ProgramEnd;
-use callgate_worker::tools::HEAD;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 

@@ -3,10 +3,10 @@
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName};
+use callgate_tools::database::CONTRACTS as DATABASES;
+use callgate_tools::is_refusal;
+use callgate_tools::web::{fetch, search};
 use callgate_worker::protocol::LimitHit;
-use callgate_worker::tools::database::CONTRACTS as DATABASES;
-use callgate_worker::tools::is_refusal;
-use callgate_worker::tools::web::{fetch, search};
 
 use super::CallError;
 use super::envelope::Done;

@@ -15,8 +15,8 @@ use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
 use callgate_policy::sql::Statement;
-use callgate_worker::tools::database::sql;
-use callgate_worker::tools::shell;
+use callgate_tools::database::sql;
+use callgate_tools::shell;
 use serde_json::{Value, json};
 
 use crate::call::CallError;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_policy::step::Step;
+use callgate_tools::BuiltIn;
 use callgate_worker::launcher::{self, Ahead, Asked};
 use callgate_worker::protocol::{Channel, Leftover, OpenSession, StepFailure};
 
@@ -92,7 +93,7 @@ impl Here {
         }
         match self.process.get() {
             Some(channel) => ask(channel),
-            None => launcher::start().and_then(|started| ask(self.process.get_or_init(|| started.channel))),
+            None => launcher::start(&BuiltIn).and_then(|started| ask(self.process.get_or_init(|| started.channel))),
         }
     }
 }
@@ -148,7 +149,7 @@ impl Launcher {
         if credentials::were_read() {
             return Err(LauncherError::Fork(io::Error::other("this process has read credentials")));
         }
-        let launcher = launcher::start().map_err(LauncherError::Fork)?;
+        let launcher = launcher::start(&BuiltIn).map_err(LauncherError::Fork)?;
         Ok(Self::process(launcher.channel, None))
     }
 
@@ -178,7 +179,7 @@ impl Launcher {
     pub fn serve_as_started() -> ! {
         // Away from 0, which becomes /dev/null.
         match callgate_worker::sys::fd::inherited(0).and_then(|channel| channel.try_clone()) {
-            Ok(channel) => launcher::run(Channel::from(channel)),
+            Ok(channel) => launcher::run(Channel::from(channel), &BuiltIn),
             Err(_) => std::process::exit(70),
         }
     }
@@ -242,7 +243,7 @@ impl Launcher {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
                     Some(ahead) => ahead.open(plan, session).map(|asked| drop(here.asked.set(asked))),
-                    None => launcher::open_here(&plan, session),
+                    None => launcher::open_here(&plan, session, &BuiltIn),
                 }
             }
             // Somebody must be left to remove the directory, even if this process is killed.

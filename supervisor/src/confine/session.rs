@@ -8,11 +8,11 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Calls, FsAccess, FsRule, Identity, SessionPlan, Starter, Watched, Work, Writer};
 use callgate_policy::step::Step;
+use callgate_tools as tools;
 use callgate_worker::protocol::{
     CgroupFds, Channel, ProgramFds, ProgramFdsSent, Received, SessionFds, SessionReply, SessionSteps, StepFailure,
     Threads, ToWorker, notice,
 };
-use callgate_worker::tools;
 use serde_json::Value;
 
 use super::broker::Broker;
@@ -201,7 +201,7 @@ impl Opened {
         let timeout = plan.timeout;
         let reader = self.reads(&plan);
         let threads = match &plan.work {
-            Work::Tool { name, .. } if reader => tools::threads_of(name),
+            Work::Tool { name, .. } if reader => tools::kind_of(name).threads(),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,
         };
         let fds: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();

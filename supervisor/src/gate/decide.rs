@@ -14,7 +14,7 @@ use callgate_policy::pattern::Host;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::profile::Database;
-use callgate_policy::rules::commands;
+use callgate_policy::rules::commands::{self, Begin};
 use callgate_policy::rules::{
     Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
 };
@@ -23,7 +23,7 @@ use callgate_policy::sql::{SqlKind, SqlNeed};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
-use callgate_worker::tools::database::CONNECTION;
+use callgate_tools::database::CONNECTION;
 use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};
@@ -425,6 +425,18 @@ impl Session {
         let asks = || call.needs.asks.as_deref().map(Part::of_text);
         let statement = call.needs.sql.as_ref().map(|sql| Part::of_statement(&sql.statement.text)).or_else(asks);
         let input = call.tool.input_of(call.args);
+        let shell_dir = self.shell_dir.as_ref().unwrap_or(call.root);
+        let directory = match call.work {
+            Some(Work::Program { working_dir, .. }) => working_dir,
+            Some(Work::Tool { .. }) | None => shell_dir,
+        };
+        let usual = match &call.needs.shell {
+            Some(ShellNeed::CommandLine { .. }) => shell_dir,
+            // Its tool has chosen the directory, and not the call.
+            Some(ShellNeed::Program { .. }) | None => directory,
+        };
+        let begin = Begin { directory, usual, root: call.root };
+        let commands = commands.map(|parts| commands::beginning_in(parts, begin));
         let commands = commands.map(|parts| match input {
             Some(_) => parts.into_iter().map(Part::fed).collect(),
             None => parts,

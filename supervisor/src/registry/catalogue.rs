@@ -1,21 +1,30 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
 use callgate_policy::manifest::Net;
-use callgate_worker::tools::web::{azure, rlm};
+use callgate_tools::web::{azure, rlm};
 
 use super::services::{Azure, NO_MODEL};
 use super::{RegistryError, Tool, database, exec_shell, files, hosted, lsp, patch, pdf, repositories, run_tests};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    let mut tools = vec![files::list()?, files::file_search()?, files::read_excel()?, pdf::read_pdf()?];
+    let mut tools = vec![
+        files::list()?,
+        #[cfg(feature = "file-search")]
+        files::file_search()?,
+        #[cfg(feature = "spreadsheets")]
+        files::read_excel()?,
+        pdf::read_pdf()?,
+    ];
     tools.extend([patch::apply_patch()?, files::note()?, hosted::update_plan()?]);
     tools.push(exec_shell::exec_shell()?);
     tools.extend(hosted::background::tools()?);
     tools.push(run_tests::run_tests()?);
     tools.push(lsp::lsp()?);
     tools.extend(repositories::tools()?);
-    tools.extend([database::sqlite()?, database::postgres()?, database::mysql()?]);
+    if cfg!(feature = "databases") {
+        tools.extend([database::sqlite()?, database::postgres()?, database::mysql()?]);
+    }
     Ok(tools)
 }
 

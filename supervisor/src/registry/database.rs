@@ -21,7 +21,7 @@ use callgate_policy::profile;
 use callgate_policy::sql::{Dialect, SqlKind, SqlNeed, Statement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
-use callgate_worker::tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
+use callgate_tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
 use callgate_worker::way::Way;
 use rustix::fs::FileType;
 use serde_json::{Map, Value};
@@ -60,7 +60,7 @@ pub(super) fn mysql() -> Result<Tool, RegistryError> {
     tool(&tools::MYSQL, Dialect::Mysql)
 }
 
-fn tool(contract: &'static callgate_worker::tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
+fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
     let texts = (contract.description, contract.schema, contract.output);
     let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::new(Query(dialect))))?;
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
@@ -249,7 +249,8 @@ impl Prepare for Query {
         needs.sql = Some(SqlNeed { dialect, database: alias, statement, output: output.clone() });
         let work = Work::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
-        Ok(Prepared { told, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
+        let subject = Some(if changes { Subject::Mutate } else { Subject::Query });
+        Ok(Prepared { told, subject, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
     }
 }
 

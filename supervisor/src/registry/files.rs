@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "spreadsheets")]
 use std::time::Duration;
 
+#[cfg(feature = "spreadsheets")]
 use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -11,10 +13,11 @@ use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::tool::Subject;
+#[cfg(feature = "spreadsheets")]
 use callgate_policy::unit::ByteSize;
-use callgate_worker::tools::{
-    Contract, edit as edit_tool, file_search as file_search_tool, glob as glob_tool, grep as grep_tool,
-    list as list_tool, note as note_tool, read as read_tool, read_excel as read_excel_tool, write as write_tool,
+use callgate_tools::{
+    Contract, edit as edit_tool, glob as glob_tool, grep as grep_tool, list as list_tool, note as note_tool,
+    read as read_tool, write as write_tool,
 };
 use serde_json::Value;
 
@@ -63,20 +66,27 @@ pub(super) fn list() -> Result<Tool, RegistryError> {
 }
 
 /// `file_search` (S2-8): files by names that are like a query.
+#[cfg(feature = "file-search")]
 pub(super) fn file_search() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&file_search_tool::CONTRACT, FileSearch)?.subject(Subject::Search).side_by_side().kin(&[Kin::Glob]))
+    Ok(file_tool(&callgate_tools::file_search::CONTRACT, FileSearch)?
+        .subject(Subject::Search)
+        .side_by_side()
+        .kin(&[Kin::Glob]))
 }
 
 /// `read_excel` (S4-7): a spreadsheet. Its parser has bounds of its own.
+#[cfg(feature = "spreadsheets")]
 pub(super) fn read_excel() -> Result<Tool, RegistryError> {
     let limits = Limits { memory: Some(WORKBOOK_MEMORY), ..Limits::default() };
-    let tool = file_tool(&read_excel_tool::CONTRACT, ReadExcel)?.subject(Subject::Read).side_by_side();
+    let tool = file_tool(&callgate_tools::read_excel::CONTRACT, ReadExcel)?.subject(Subject::Read).side_by_side();
     Ok(tool.limits(limits).timeout(WORKBOOK_TIME).kin(&[Kin::Read]))
 }
 
 /// Memory that the largest workbook takes that the worker reads, bytes.
+#[cfg(feature = "spreadsheets")]
 const WORKBOOK_MEMORY: ByteSize = ByteSize(2 << 30);
 /// Time that it takes.
+#[cfg(feature = "spreadsheets")]
 const WORKBOOK_TIME: Duration = Duration::from_secs(60);
 
 /// Requirement of a tool that may read any file of the workspace.
@@ -111,8 +121,10 @@ impl Prepare for Read {
     }
 }
 
+#[cfg(feature = "spreadsheets")]
 struct ReadExcel;
 
+#[cfg(feature = "spreadsheets")]
 impl Prepare for ReadExcel {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = context.path_argument(args, "path")?;
@@ -185,8 +197,10 @@ impl Prepare for List {
     }
 }
 
+#[cfg(feature = "file-search")]
 struct FileSearch;
 
+#[cfg(feature = "file-search")]
 impl Prepare for FileSearch {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         search("file_search", args, context)

@@ -16,7 +16,7 @@ use callgate_policy::plan::Work;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
-use callgate_worker::tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_READY, SERVER};
+use callgate_tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_READY, SERVER};
 use serde_json::{Map, Value, json};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use callgate_policy::envelope::Deprecation;
 use callgate_policy::manifest::Agent;
-use callgate_policy::profile::{FileWrite, Profile};
+use callgate_policy::profile::{Database, FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
 pub(crate) use aliases::{VERSION, removed};
@@ -315,6 +315,13 @@ impl Registry {
         for tool in self.tools.iter_mut().filter(|tool| tool.origin == Origin::Bundled) {
             if tool.subject == Subject::Create && profile.file_write == FileWrite::CreateOnly {
                 *tool = files::create()?;
+            }
+            if tool.subject == Subject::Query {
+                // To whoever decides it changes things, unless a call says otherwise.
+                match profile.database {
+                    Database::Mutations => tool.subject = Subject::Mutate,
+                    Database::Readonly | Database::Off => tool.makes_no_files = profile.file_write == FileWrite::Off,
+                }
             }
             if tool.subject == Subject::Execute {
                 let mut parameters = tool.parameters.clone();

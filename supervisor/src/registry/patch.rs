@@ -5,7 +5,7 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::patch;
+use callgate_tools::patch;
 use serde_json::{Value, json};
 
 use super::executor::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};

@@ -13,7 +13,7 @@ use callgate_policy::plan::Work;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
-use callgate_worker::tools::{HEAD, read::PDF};
+use callgate_tools::{HEAD, read::PDF};
 use serde_json::{Map, Value, json};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
@@ -152,7 +152,7 @@ fn range(pages: &str) -> Option<(u32, u32)> {
 fn about(argv: &[HostPath]) -> Map<String, Value> {
     let mut data = Map::new();
     if let Some(path) = argv.len().checked_sub(2).and_then(|at| argv.get(at)) {
-        callgate_worker::tools::name_path(&mut data, path);
+        callgate_tools::name_path(&mut data, path);
     }
     data.insert("kind".to_owned(), "pdf".into());
     data

@@ -9,9 +9,8 @@ use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::git::{diagnostics, diff, status};
-use callgate_worker::tools::web::fetch;
-use callgate_worker::tools::{Contract, overview};
+use callgate_tools::web::fetch;
+use callgate_tools::{Contract, diagnostics, overview};
 use serde_json::Value;
 
 use super::executor::{Argv, Context, Executor, InvalidArgument, Prepare, Prepared};
@@ -21,11 +20,19 @@ use super::{Origin, RegistryError, Tool};
 
 /// All of them.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    let contracts = [&status::CONTRACT, &diff::CONTRACT, &overview::CONTRACT, &diagnostics::CONTRACT];
+    let contracts = [
+        #[cfg(feature = "git")]
+        &callgate_tools::git::status::CONTRACT,
+        #[cfg(feature = "git")]
+        &callgate_tools::git::diff::CONTRACT,
+        &overview::CONTRACT,
+        #[cfg(feature = "git")]
+        &diagnostics::CONTRACT,
+    ];
     let look = |contract: &'static Contract| {
         let tool = file_tool(contract, Look { tool: contract.name })?.subject(Subject::Search).side_by_side();
         // The others tell names and numbers of a whole tree, and no lines.
-        Ok(if contract.name == diff::CONTRACT.name { tool.kin(&[Kin::Read]) } else { tool })
+        Ok(if contract.name == "git_diff" { tool.kin(&[Kin::Read]) } else { tool })
     };
     contracts.into_iter().map(look).chain([repo_clone()]).collect()
 }

@@ -10,9 +10,9 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{Secured, Work};
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::web::azure::{self, Operation};
-use callgate_worker::tools::web::fetch::{self, Place};
-use callgate_worker::tools::web::rlm;
+use callgate_tools::web::azure::{self, Operation};
+use callgate_tools::web::fetch::{self, Place};
+use callgate_tools::web::rlm;
 use serde_json::{Map, Value};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};

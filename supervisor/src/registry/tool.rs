@@ -7,7 +7,7 @@ use std::time::Duration;
 use callgate_policy::envelope::Coerced;
 use callgate_policy::limit::Limits;
 use callgate_policy::requirement::RequirementSet;
-use callgate_policy::tool::Subject;
+use callgate_policy::tool::{Changes, Subject};
 use serde_json::Value;
 
 use super::executor::{Argv, Executor, Handler, Prepare};
@@ -87,6 +87,8 @@ pub struct Tool {
     pub(crate) kin: &'static [Kin],
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
+    /// True if it only reads because its profile lets no tool make a file.
+    pub(super) makes_no_files: bool,
     /// Schema that its arguments are compared with, if that is not its own.
     compared: Option<Value>,
     /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
@@ -122,6 +124,7 @@ impl Tool {
             key_of: None,
             kin: &[],
             at_server: None,
+            makes_no_files: false,
             compared: None,
             shows: None,
             shown: None,
@@ -398,6 +401,12 @@ impl Tool {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.subject.kind()
+    }
+
+    /// The most that its calls may change, under the profile of its session.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        if self.makes_no_files { Changes::Nothing } else { self.subject.changes() }
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.

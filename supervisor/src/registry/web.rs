@@ -9,8 +9,8 @@ use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{Secured, Work};
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::web::fetch::{self, Place};
-use callgate_worker::tools::web::search;
+use callgate_tools::web::fetch::{self, Place};
+use callgate_tools::web::search;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 

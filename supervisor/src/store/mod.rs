@@ -395,8 +395,9 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a session that goes on where this one is: with its workspace, its settings and what has happened in it, without
-    /// its approvals and the rules that were added to it, and without the files of its outputs.
+    /// Makes a session that goes on where this one is: with its workspace, its settings, what has happened in it, and the added
+    /// rules that deny or ask. Approvals, added rules that allow, and the files of its outputs stay behind. The fork of a halted
+    /// session is halted.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -405,8 +406,10 @@ impl Store {
         self.write("fork the session", |connection| {
             let transaction = connection.transaction()?;
             transaction.execute(
-                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, notes, created) \
-                 SELECT ?2, id, title, workspace, manifest, settings, notes, ?3 FROM sessions WHERE number = ?1",
+                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, notes, halted, rules, created) \
+                 SELECT ?2, id, title, workspace, manifest, settings, notes, halted, \
+                 (SELECT json_group_array(json(value)) FROM json_each(rules) \
+                 WHERE json_extract(value, '$.action') IS NOT 'allow'), ?3 FROM sessions WHERE number = ?1",
                 params![session.number, id, now()],
             )?;
             let fork = transaction.last_insert_rowid();

@@ -1,10 +1,11 @@
-"""Starts a program on a host that has an Internet of the suite's own: `internet.py LOG PROGRAM ARGUMENT…`, as root.
+"""Makes a host that has an Internet of the suite's own: `internet.py LOG`, as root.
 
 The host and the Internet are two network namespaces, joined by a cable. Names, addresses and servers are below. Each
 server writes what reaches it to LOG, a line each, before it answers; the host has servers of its own, which do too.
 With INTERNET_SERVES (`ssh,postgres`), servers of `servers.py` are there as well, whose files are in the directory LOG.servers; with
 `git` among them, the web servers have a repository, `/git/repository`.
-Exit status 77: it cannot be made here, and standard error says why. Everything ends with the program.
+It prints `ready`. A program is then on the host if it enters the network and mount namespaces of this process. Everything
+ends with the end of standard input. Exit status 77: it cannot be made here, and standard error says why.
 """
 
 import base64
@@ -13,6 +14,7 @@ import http.server
 import json
 import os
 import select
+import signal
 import socket
 import socketserver
 import ssl
@@ -52,8 +54,8 @@ CERTIFICATES = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 ]
-# The first answer to whoever asks, and each later one.
-CHANGING = {"changing.example": [GOOD, "127.0.0.1"]}
+# The first answer for a name that begins so, and each later one.
+CHANGING, CHANGES = "changing-", [GOOD, "127.0.0.1"]
 FILES = servers.files("good.example")
 SERVES = [server for server in os.environ.get("INTERNET_SERVES", "").split(",") if server]
 
@@ -77,12 +79,16 @@ def ip(*words):
         fail(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
+CHILDREN = []
+
+
 def child(serve):
     """Forks a process that serves and ends with this one. Waits until it is ready."""
     read, write = os.pipe()
     # A signal at its death (PR_SET_PDEATHSIG) would not come: it is another user's by then.
     parent = os.pidfd_open(os.getpid())
-    if os.fork():
+    if pid := os.fork():
+        CHILDREN.append(pid)
         os.close(parent)
         os.close(write)
         if os.read(read, 1) != b"x":
@@ -295,10 +301,10 @@ def names(address):
             name, kind = ".".join(labels), struct.unpack_from(">H", question, at + 1)[0]
             log(f"name {name} {kind}")
             found = NAMES.get(name)
-            if name in CHANGING:
+            if name.startswith(CHANGING):
                 if kind == 1:
                     asked[name] = asked.get(name, 0) + 1
-                found = CHANGING[name][min(max(asked.get(name, 1), 1), len(CHANGING[name])) - 1]
+                found = CHANGES[min(max(asked.get(name, 1), 1), len(CHANGES)) - 1]
             answer = b""
             if found and kind == 1:
                 answer = struct.pack(">HHHIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(found)
@@ -370,7 +376,12 @@ def main():
             call("mount", f"{HERE}/certificate.pem".encode(), place, None, MS_BIND, None)
             # Whatever adds an authority to those of the host must not add it to this file.
             call("mount", b"none", place, None, MS_REMOUNT | MS_BIND | MS_RDONLY, None)
-    os.execvp(sys.argv[2], sys.argv[2:])
+    print("ready", flush=True)
+    sys.stdin.read()
+    for pid in CHILDREN:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    servers.wait(f"{sys.argv[1]}.servers")
 
 
 main()

@@ -69,6 +69,34 @@ def start(wanted, address, directory):
             time.sleep(0.02)
 
 
+def wait(directory):
+    """Returns when no server of that directory is left: all their processes hold its lock."""
+    if os.path.exists(f"{directory}/lock"):
+        lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.close(lock)
+
+
+def made(name, make, directory):
+    """Has `make(DIRECTORY)` make a server's first files, which takes it seconds: once, and then a copy of them."""
+    kept = os.environ.get("INTERNET_MADE")
+    if not kept:
+        make(directory)
+        return
+    os.makedirs(kept, exist_ok=True)
+    lock = os.open(f"{kept}/{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not os.path.exists(f"{kept}/{name}"):
+        make(directory)
+        # Under its name it is whole.
+        shutil.rmtree(f"{kept}/{name}.new", ignore_errors=True)
+        subprocess.check_call(["cp", "-a", directory, f"{kept}/{name}.new"])
+        os.rename(f"{kept}/{name}.new", f"{kept}/{name}")
+    os.close(lock)
+    if not os.path.exists(directory):
+        subprocess.check_call(["cp", "-a", "--reflink=auto", f"{kept}/{name}", directory])
+
+
 def is_ready(server, address):
     if server == "postgres":
         # It takes connections before it answers them.
@@ -159,7 +187,8 @@ def postgres(address, directory, lock):
     programs = postgres_programs()
     if not os.path.exists(f"{directory}/data/PG_VERSION"):
         words = ["--no-sync", "--no-locale", "--auth=trust", "--username=git", f"--pgdata={directory}/data"]
-        run([f"{programs}/initdb", *words], directory)
+        version = programs.split("/")[-2]
+        made(f"postgres-{version}", lambda _: run([f"{programs}/initdb", *words], directory), f"{directory}/data")
         with open(f"{directory}/data/pg_hba.conf", "a") as file:
             file.write("host all reader all scram-sha-256\nhost all all all trust\n")
     # One whose end nobody has waited for leaves it.
@@ -175,7 +204,9 @@ def mariadb(address, directory, lock):
     data = f"--datadir={directory}/data"
     if not os.path.exists(f"{directory}/data/mysql"):
         words = ["--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-        run(["mariadb-install-db", *words], directory)
+        words.append("--innodb-log-file-size=4M")
+        version = subprocess.check_output(["mariadbd", "--version"], text=True).split()[2]
+        made(f"mariadb-{version}", lambda _: run(["mariadb-install-db", *words], directory), f"{directory}/data")
     with open(f"{directory}/first.sql", "w") as file:
         file.write("CREATE DATABASE IF NOT EXISTS shop;\n")
         file.write("CREATE USER IF NOT EXISTS git@'%' IDENTIFIED BY 'database-secret-77af01';\n")
@@ -183,6 +214,7 @@ def mariadb(address, directory, lock):
     options = {"bind-address": address, "port": 3306, "socket": f"{directory}/socket", "init-file": f"{directory}/first.sql"}
     # What was committed outlives the process, which is killed when its run ends; nobody needs it to outlive the machine.
     options |= {"pid-file": f"{directory}/pid", "innodb-flush-log-at-trx-commit": 2, "innodb-buffer-pool-size": "16M"}
+    options |= {"innodb-log-file-size": "4M"}
     words = ["--{}={}".format(*option) for option in options.items()]
     spawn(["mariadbd", "--no-defaults", data, "--skip-name-resolve", *words], directory, lock=lock)
 

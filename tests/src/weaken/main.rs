@@ -28,6 +28,7 @@ usage: weaken MODE… -- COMMAND…
   fail SYSCALL ERRNO [ARGn=VALUE | ARGn&MASK=VALUE]…
                    this call fails, perhaps only with these arguments
   uid N            as this user and group, without supplementary groups
+  enter PID        in the network and mount namespaces of that process
 
 The command's own exit status, or 75 if it was not started.";
 
@@ -74,7 +75,13 @@ fn parse(words: &[String]) -> Result<Parsed<'_>, String> {
 
 /// Weakens this process, in an order that leaves each step the privilege it needs.
 fn weaken(modes: &[Mode]) -> Result<(), (&'static str, io::Error)> {
-    // First: the tracer must be there before a filter asks for it, and must not be weakened itself.
+    // Before filters, which may forbid it, and with root's capabilities.
+    for mode in modes {
+        if let Mode::Enter(pid) = mode {
+            sys::enter(*pid).map_err(|error| ("enter", error))?;
+        }
+    }
+    // The tracer must be there before a filter asks for it, and must not be weakened itself.
     for mode in modes {
         if let Mode::Abi(version @ 1..) = mode {
             tracer::stay_behind(*version).map_err(|error| ("trace", error))?;

@@ -26,6 +26,8 @@ pub(crate) enum Mode {
     Abi(i64),
     /// Another user, without supplementary groups.
     Uid(u32),
+    /// The network and mount namespaces of this process.
+    Enter(u32),
 }
 
 /// Every flag of clone(2) that makes a namespace: CGROUP, UTS, IPC, USER, PID, NET and NEWNS.
@@ -55,6 +57,11 @@ impl Mode {
                 let (uid, rest) = one()?;
                 let uid = uid.parse().map_err(|_not_number| format!("{uid} is no user"))?;
                 Ok((Self::Uid(uid), rest))
+            }
+            "enter" => {
+                let (pid, rest) = one()?;
+                let pid = pid.parse().map_err(|_not_number| format!("{pid} is no process"))?;
+                Ok((Self::Enter(pid), rest))
             }
             "fail" => fail(rest),
             _ => Err(format!("no mode is called {name}")),
@@ -88,7 +95,7 @@ impl Mode {
             }
             Self::Fail(rule) => vec![rule.clone()],
             Self::Abi(version) => abi(*version),
-            Self::Uid(_) => return None,
+            Self::Uid(_) | Self::Enter(_) => return None,
         };
         Some((rules, Answer::Allow))
     }

@@ -1,7 +1,9 @@
 //! The system calls that weakening a process and tracing it take; the program's only unsafe code.
 #![allow(unsafe_code, reason = "seccomp, capabilities and ptrace have no safe wrapper in the standard library")]
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 
 fn check(answer: i64) -> io::Result<i64> {
     if answer == -1 {
@@ -67,6 +69,19 @@ pub(crate) fn become_user(id: u32) -> io::Result<()> {
     // SAFETY: takes integers only.
     check(i64::from(unsafe { libc::setresuid(id, id, id) }))?;
     Ok(())
+}
+
+/// Enters the network and mount namespaces of a process, and there the directory of the same name.
+pub(crate) fn enter(pid: u32) -> io::Result<()> {
+    let directory = std::env::current_dir()?;
+    // All are opened first: in another mount namespace /proc may be another's.
+    let open = |(name, kind)| File::open(format!("/proc/{pid}/ns/{name}")).map(|file| (file, kind));
+    let [net, mnt] = [("net", libc::CLONE_NEWNET), ("mnt", libc::CLONE_NEWNS)].map(open);
+    for (namespace, kind) in [net?, mnt?] {
+        // SAFETY: takes integers only; the descriptor is open until the end of this block.
+        check(i64::from(unsafe { libc::setns(namespace.as_raw_fd(), kind) }))?;
+    }
+    std::env::set_current_dir(directory)
 }
 
 /// The effective user.

@@ -245,7 +245,10 @@ fn x1_19_what_is_no_answer_has_a_name() {
     let texts = Mutex::new(Vec::new());
     for approves in [true, false] {
         let spec = |spec: SessionSpec| if approves { spec.approver(Arc::new(Approves)) } else { spec };
-        in_sessions(spec, async |session| texts.lock().unwrap().push(text(&asks(session, "Why?").await).to_owned()));
+        in_sessions(spec, async |session| {
+            let answer = text(&asks(session, "Why?").await).to_owned();
+            texts.lock().unwrap().push(answer);
+        });
     }
     let texts = texts.into_inner().unwrap();
     assert!(

@@ -11,7 +11,7 @@ use callgate::policy::effective::Source;
 use callgate::policy::pattern::PathTemplate;
 use callgate::policy::requirement::{FsRequirement, RequirementSet};
 use callgate::{ConfineError, Launcher, Outcome, ProgramEnd, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
-use callgate_tests::{Binaries, Host, Target, TestEnv, condition_of, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, condition_of, matrix, skip};
 use serde_json::{Value, json};
 
 use super::{output, until};
@@ -292,7 +292,7 @@ fn besieged(capabilities: &[&str]) {
             for way in refusals(env.target(), false, traces).keys() {
                 // On the older hosts below it has a tracer already, and nobody gets a second.
                 if way.starts_with("ptrace") && !condition_of(pid).contains("TracerPid:\t0") {
-                    eprintln!("SKIP control of {way}: {pid} is traced");
+                    skip("second-tracer", format_args!("control of {way}: {pid} is traced"));
                     continue;
                 }
                 assert!(found[way].contains("ok"), "way in: {pid}, {found:?}");

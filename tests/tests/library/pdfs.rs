@@ -8,13 +8,12 @@ use std::time::Duration;
 use callgate::policy::mode::Mode;
 use callgate::policy::tool::Surface;
 use callgate::{Launcher, Outcome, Session, SessionSpec, Supervisor};
+use callgate_tests::repetitions;
 use serde_json::{Value, json};
 
 use super::surfaces::spec;
 use super::{STRENGTHS, callgate};
 
-/// How many, in both strengths together.
-const MUTATED: usize = 500;
 /// The longest that one may take, on a machine that does other things: a call that hangs takes for ever.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -105,6 +104,7 @@ fn s2_2_x2_13_mutated_pdfs_are_read_or_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut dice = Dice(0x5eed_0f9d_f5a1);
     let (mut were_read, mut were_refused) = (0, 0);
+    let mutations = repetitions(100, 500);
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
         runtime.block_on(async {
@@ -114,7 +114,7 @@ fn s2_2_x2_13_mutated_pdfs_are_read_or_refused() {
             let seen = spec(workspace.path(), Surface::Deepseek).strength(strength).mode(Mode::Yolo);
             let seen = supervisor.open(seen).await.unwrap();
             let path = workspace.path().join("some.pdf");
-            for (number, original) in originals.iter().cycle().take(MUTATED / STRENGTHS.len()).enumerate() {
+            for (number, original) in originals.iter().cycle().take(mutations / STRENGTHS.len()).enumerate() {
                 fs::write(&path, mutated(original, &mut dice)).unwrap();
                 let before = tree(workspace.path());
                 let (session, tool) = if number % 2 == 0 { (&by_name, "read_pdf") } else { (&seen, "read_file") };
@@ -129,6 +129,6 @@ fn s2_2_x2_13_mutated_pdfs_are_read_or_refused() {
             assert!(read(&by_name, "read_pdf", &path).await && read(&seen, "read_file", &path).await);
         });
     }
-    assert_eq!(were_read + were_refused, MUTATED);
+    assert_eq!(were_read + were_refused, mutations);
     assert!(were_read > 50 && were_refused > 50, "{were_read} were read, {were_refused} refused");
 }

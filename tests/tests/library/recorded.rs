@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::mode::Mode;
 use callgate::policy::rules::{Action, Rule};
 use callgate::{
@@ -98,7 +99,11 @@ fn s0_43_s1_6_events_are_replayed_as_they_were_heard() {
             heard.push(event.unwrap());
         }
         let mut told = Vec::new();
-        store.replay(&record, |event| -> Result<(), callgate::StoreError> { Ok(told.push(event)) }).unwrap();
+        let replayed = store.replay(&record, |event| {
+            told.push(event);
+            Ok::<_, callgate::StoreError>(())
+        });
+        replayed.unwrap();
         assert_eq!(
             told.iter().map(ToString::to_string).collect::<Vec<_>>(),
             heard.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -121,7 +126,7 @@ fn s0_43_s1_6_events_are_replayed_as_they_were_heard() {
     });
 }
 
-/// S1-17, X0-55: approvals and added rules are the session's, over many openings, and do not come along with a fork.
+/// S1-17, X0-55: approvals and added rules are the session's, over many openings. To a fork come those rules that deny or ask.
 #[test]
 fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
     with_stores(async |supervisor, store, spec| {
@@ -136,6 +141,9 @@ fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
         output(&session, "echo 1").await;
         asked(1);
         session.add_rule(&Rule::new("bash", Action::Deny).pattern("id *")).unwrap();
+        session.add_rule(&Rule::new("bash", Action::Allow).pattern("pwd")).unwrap();
+        output(&session, "pwd").await;
+        asked(1);
         let id = session.id().to_owned();
         let twice = open(Some(&id)).await.unwrap_err().to_string();
         assert!(twice.contains("a second time"), "{twice}");
@@ -149,13 +157,19 @@ fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
         drop(again);
         let record = store.session(&id).unwrap();
         let fork = store.fork(&record).unwrap();
-        assert_eq!((fork.calls, fork.parent.as_deref()), (3, Some(&*id)));
+        assert_eq!((fork.calls, fork.parent.as_deref()), (4, Some(&*id)));
         let forked = open(Some(&fork.id)).await.unwrap();
         output(&forked, "echo 1").await;
         asked(2);
-        output(&forked, "id -u").await;
+        output(&forked, "pwd").await;
+        asked(3);
+        let denied = forked.call("bash", json!({ "command": "id -u" })).await;
+        assert!(denied.error_text.as_deref().is_some_and(|text| text.contains("the rule deny bash")), "{denied:?}");
         asked(3);
         drop(forked);
+        let again = store.fork(&store.session(&fork.id).unwrap()).unwrap();
+        let denied = open(Some(&again.id)).await.unwrap().call("bash", json!({ "command": "id -u" })).await;
+        assert!(denied.error_text.is_some_and(|text| text.contains("the rule deny bash")), "a fork of a fork");
         let elsewhere = tempfile::tempdir().unwrap();
         let other = SessionSpec::developer(elsewhere.path()).resume(id.clone());
         let refused = supervisor.open(other).await.unwrap_err().to_string();
@@ -163,6 +177,32 @@ fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
         let unstored = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
         let refused = unstored.open(spec().resume(id)).await.unwrap_err().to_string();
         assert!(refused.contains("without the store"), "{refused}");
+    });
+}
+
+/// C-6: the fork of a session that is halted is halted.
+#[test]
+fn c_6_a_fork_of_a_halted_session_is_halted() {
+    with_stores(async |supervisor, store, spec| {
+        let open = async |id: Option<&str>| {
+            let mut spec = spec().mode(Mode::Ask);
+            spec.manifest = Some(Manifest::parse("headless = \"halt\"", Format::Toml, "m.toml").unwrap());
+            spec.resume = id.map(str::to_owned);
+            supervisor.open(spec).await.unwrap()
+        };
+        let session = open(None).await;
+        let id = session.id().to_owned();
+        let fork = store.fork(&store.session(&id).unwrap()).unwrap();
+        assert_eq!(fork.state, SessionState::Idle, "the control");
+        let halted = session.call("bash", json!({ "command": "echo" })).await;
+        assert!(halted.error_text.as_deref().is_some_and(|text| text.contains("the session is halted")), "{halted:?}");
+        drop(session);
+        let fork = store.fork(&store.session(&id).unwrap()).unwrap();
+        assert_eq!(fork.state, SessionState::Error);
+        let forked = open(Some(&fork.id)).await;
+        assert!(forked.is_halted());
+        let refused = forked.call("read", json!({ "path": "." })).await;
+        assert!(refused.error_text.as_deref().is_some_and(|text| text.contains("halted")), "{refused:?}");
     });
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use callgate::{Launcher, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
-use callgate_tests::{Binaries, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, TestEnv, matrix, skip};
 use serde_json::Value;
 
 use super::output;
@@ -158,8 +158,7 @@ while not os.path.exists('over-' + sys.argv[1]): time.sleep(0.1)
     matrix(&[Host::Namespaces], |target| {
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if most < 16_384 {
-            eprintln!("SKIP {target:?}: this host lets a process open no more than {most} files");
-            return;
+            return skip("many-files", format_args!("{target:?}: a process may open no more than {most} files"));
         }
         let env = TestEnv::new(target);
         env.workspace_file("listener.py", listener);

@@ -1,7 +1,7 @@
 //! Many calls, and many deaths, leave nothing behind: no process, descriptor, mount, temporary file, IPC object or memory
 //! (S0-69, D12).
 //!
-//! `CALLGATE_SOAK_CALLS` (default 6,000, of each strength) and `CALLGATE_SOAK_KILLS` (default 60) say how many.
+//! `CALLGATE_SOAK_CALLS` (of each strength: 1,000, in a full run 6,000) and `CALLGATE_SOAK_KILLS` (12, in a full run 60) say how many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use callgate::{Launcher, Outcome, Session, SessionSpec, Supervisor};
+use callgate_tests::repetitions;
 use serde_json::json;
 
 use super::one_session::{Family, children};
@@ -147,7 +148,7 @@ fn many_calls_leave_nothing_behind() {
     if !alone("many_calls_leave_nothing_behind") {
         return;
     }
-    let count = setting("CALLGATE_SOAK_CALLS", 6_000);
+    let count = setting("CALLGATE_SOAK_CALLS", repetitions(1_000, 6_000));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::Builder::new().prefix("callgate-test-").tempdir().unwrap();
@@ -199,7 +200,7 @@ fn a_process_killed_at_any_moment_leaves_nothing_behind() {
     if !alone("a_process_killed_at_any_moment_leaves_nothing_behind") {
         return;
     }
-    let kills = setting("CALLGATE_SOAK_KILLS", 60);
+    let kills = setting("CALLGATE_SOAK_KILLS", repetitions(12, 60));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::Builder::new().prefix("callgate-test-").tempdir().unwrap();
@@ -255,7 +256,7 @@ fn a_supervisor_killed_at_any_moment_leaves_nothing_behind() {
     if !alone("a_supervisor_killed_at_any_moment_leaves_nothing_behind") {
         return;
     }
-    let kills = setting("CALLGATE_SOAK_KILLS", 60);
+    let kills = setting("CALLGATE_SOAK_KILLS", repetitions(12, 60));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let workspace = tempfile::Builder::new().prefix("callgate-test-").tempdir().unwrap();
     let mut state = 0xD1B5_4A32_D192_ED03;

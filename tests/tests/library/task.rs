@@ -392,7 +392,8 @@ fn x0_23_an_abort_ends_the_whole_tree() {
             assert!(!runs(&mark), "nothing runs when it returns");
         });
         assert_eq!(text_of(&result), "the call was aborted");
-        for child in kept.lock().unwrap().drain(..) {
+        let children = std::mem::take(&mut *kept.lock().unwrap());
+        for child in children {
             let late = child.call("bash", json!({ "command": "touch late" })).await;
             assert_eq!(text_of(&late), "the call was aborted by the parent of its session, which has ended");
             let late = child.spawn(["/bin/touch", "late"], Stdio::null().unwrap()).await;
@@ -542,7 +543,11 @@ async fn tried(session: &Session) -> BTreeSet<String> {
     let mut script = String::new();
     for place in PLACES {
         // Where the file is not to be seen, a new one is in a mount of the session's own.
-        write!(script, "test -f $0/{place} && cat $0/{place} > /dev/null && echo r {place} && : 3>> $0/{place} && echo w {place};\n").unwrap();
+        writeln!(
+            script,
+            "test -f $0/{place} && cat $0/{place} > /dev/null && echo r {place} && : 3>> $0/{place} && echo w {place};"
+        )
+        .unwrap();
     }
     let (file, null) = (tempfile::tempfile().unwrap(), Stdio::null().unwrap());
     let stdio = null.with_output(file.try_clone().unwrap().into());

@@ -4,7 +4,7 @@
 use std::fs;
 
 use callgate_tests::mcp::{Piped, session, sessions};
-use callgate_tests::{Host, TestEnv, User, eventually, matrix};
+use callgate_tests::{Host, TestEnv, User, eventually, matrix_as};
 use serde_json::{Value, json};
 
 const TOOLS: [&str; 8] =
@@ -25,10 +25,7 @@ fn data(answer: &Value) -> &Value {
 /// X2-4, D12: the server is killed while its tasks run, one of which hides and hears no signal.
 #[test]
 fn x2_4_d12_tasks_do_not_survive_their_server() {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user != User::Ordinary {
-            return;
-        }
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("marker", "");
         let marker = env.workspace().join("marker").display().to_string();

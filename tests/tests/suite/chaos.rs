@@ -1,7 +1,7 @@
 //! A program that makes random system calls with random arguments, aimed at things outside: none of them changes, and what
 //! answers the kernel's questions meanwhile does not fall over (D1 to D5, A2, A5, A12, B7, S0-68).
 //!
-//! `CALLGATE_CHAOS_SECONDS` says how long, for each host and each kind; 8 if it is not set.
+//! `CALLGATE_CHAOS_SECONDS` says how long, for each host and each kind; 2 if it is not set, in a full run 8.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-use callgate_tests::{Bystander, Host, Probe, Run, TestEnv, TestFile, eventually, matrix};
+use callgate_tests::{Bystander, Host, Probe, Run, TestEnv, TestFile, eventually, matrix, repetitions};
 
 fn seconds() -> u64 {
     #[allow(clippy::disallowed_methods, reason = "how long to try is for who runs the tests")]
     let said = std::env::var("CALLGATE_CHAOS_SECONDS").ok();
-    said.map_or(8, |said| said.parse().expect("CALLGATE_CHAOS_SECONDS is a number of seconds"))
+    said.map_or(repetitions(2, 8), |said| said.parse().expect("CALLGATE_CHAOS_SECONDS is a number of seconds"))
 }
 
 /// Things outside that belong to the same user, so that only callgate stands before them.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, User, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Host, Run, TestEnv, User, eventually, matrix, matrix_as, parent_of};
 
 /// A tree outside, and a repository in it, which are the user's own; and what an attack could have changed about them.
 struct Victim(PathBuf);
@@ -195,10 +195,7 @@ fn d12_what_a_killed_broker_leaves_is_removed_and_nothing_else() {
 /// A11: root makes the session's directory for the workspace's owner, who swaps a part of it for a link meanwhile.
 #[test]
 fn a11_root_gives_nothing_away_but_what_it_made() {
-    matrix(&[Host::NoNamespaces], |target| {
-        if target.user != User::Root {
-            return;
-        }
+    matrix_as(User::Root, &[Host::NoNamespaces], |target| {
         let uid = User::Ordinary.uid();
         let env = TestEnv::new(target);
         for mine in [env.workspace(), env.outside()] {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use callgate_tests::{Host, Run, TestEnv, matrix};
+use callgate_tests::{Host, Run, TestEnv, matrix, skip};
 
 /// A small project: a program with a dependency by path, a makefile, and no history yet.
 const PROJECT: &[(&str, &str)] = &[
@@ -44,8 +44,7 @@ fn same_inside(script: &str) {
         let control = in_project(&outer, &bare, script);
         if control.0 != Some(0) {
             assert_ne!(target.user.uid(), 0, "does not work bare: {control:?}");
-            eprintln!("SKIP {target:?}: does not work bare: {}", control.2);
-            return;
+            return skip("toolchain-of-root", format_args!("{target:?}: does not work bare: {}", control.2));
         }
         let inside = in_project(&inner, &inner.sandbox(), script);
         assert_eq!((inside.0, &inside.1), (control.0, &control.1), "{}", inside.2);
@@ -213,8 +212,7 @@ fn a_private_temporary_directory() {
 #[test]
 fn tmux() {
     if !std::path::Path::new("/usr/bin/tmux").is_file() {
-        eprintln!("SKIP: there is no tmux here");
-        return;
+        return skip("tmux", "there is none");
     }
     same_inside(
         "tmux -f /dev/null new-session -d 'echo made > made; sleep 5' && tmux list-sessions -F '#{session_windows}'\n\

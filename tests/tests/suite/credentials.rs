@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, eventually, matrix, parent_of, skip};
 use serde_json::{Value, json};
 
 use super::network::on_the_internet;
@@ -114,8 +114,7 @@ fn x0_18_no_launcher_and_no_worker_has_a_credential_in_its_memory() {
 fn holds_alone(env: &TestEnv, run: &Run, what: &str) {
     // Memory of whoever is not dumpable is root's to read.
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        eprintln!("SKIP {what}: it takes root");
-        return;
+        return skip("root", what);
     }
     // Those of this test and no other: others run beside it.
     let number = TIMES.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 use super::network::{Internet, on_an_internet_with};
@@ -73,6 +73,57 @@ fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
+}
+
+/// A tool's description over MCP says what it may do under the session's profile.
+#[test]
+fn a_database_is_listed_as_what_it_may_do() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (path, run) = shop(&env);
+        let profile = |name: &str, lines: &str| {
+            env.workspace_file(name, &format!("profile: {name}\n{lines}"));
+            name.to_owned()
+        };
+        let only_reads = profile("reads.yaml", "file_write:\n  mode: off\n");
+        let exports = profile("exports.yaml", "file_write:\n  mode: create-only\n");
+        let changes = profile("changes.yaml", "file_write:\n  mode: create-only\ndatabase:\n  mode: mutations\n");
+        for (profile, reads, destroys) in [
+            (only_reads, true, false),
+            (exports, false, false),
+            (changes, false, true),
+            ("eval".to_owned(), false, true),
+        ] {
+            let requests = [
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                    "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } }),
+                json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+                json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} }),
+            ];
+            let said = env.file("said", &requests.map(|request| request.to_string()).join("\n"));
+            let script = format!(
+                "(cat '{}'; sleep 2) | '{}' mcp --extra sqlite --extra postgres --extra mysql --profile {profile}",
+                said.text(),
+                binary()
+            );
+            let ended = run.run(&["/bin/sh", "-c", &script]);
+            let answers: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let listed = answers.iter().find(|answer| answer["id"] == 2).unwrap_or_else(|| panic!("{ended:?}"));
+            for name in ["sqlite", "postgres", "mysql"] {
+                let tools = listed["result"]["tools"].as_array().unwrap();
+                let hints = &tools.iter().find(|tool| tool["name"] == name).unwrap()["annotations"];
+                let said = (&hints["readOnlyHint"], &hints["destructiveHint"], &hints["openWorldHint"]);
+                assert_eq!(said, (&json!(reads), &json!(destroys), &json!(true)), "{name} under {profile}");
+            }
+            // And so it is.
+            let flags = ["--profile", profile.as_str(), "--mode", "yolo"];
+            let (status, envelope) = call(&run, &flags, "sqlite", &query("UPDATE item SET name = 'milk' WHERE id = 2"));
+            assert_eq!(status == 0, destroys, "{profile}: {envelope}");
+            let (status, _) = call(&run, &flags, "sqlite", &query(ROWS));
+            assert_eq!(status, 0, "the control");
+        }
+        assert!(path.exists());
+    });
 }
 
 /// S4-16 to S4-19: an alias of the environment, the operations, a table, and a CSV file that is new.
@@ -303,8 +354,7 @@ fn on_postgres(test: impl Fn(&Internet, &Run)) {
     if !fs::read_dir("/usr/lib/postgresql")
         .is_ok_and(|mut all| all.any(|one| one.unwrap().path().join("bin/initdb").exists()))
     {
-        eprintln!("SKIP: there is no PostgreSQL");
-        return;
+        return skip("postgresql", "there is none");
     }
     on_an_internet_with("postgres", |internet| {
         let run = internet.on(user(&internet.env, internet.env.weakened()));
@@ -502,8 +552,7 @@ print('answered', client.recv(1))
 /// Where there is a MariaDB to be asked.
 fn on_mariadb(test: impl Fn(&Internet, &Run)) {
     if ["/usr/sbin/mariadbd", "/usr/bin/my_print_defaults"].iter().any(|program| !Path::new(program).exists()) {
-        eprintln!("SKIP: there is no MariaDB");
-        return;
+        return skip("mariadb", "there is none");
     }
     on_an_internet_with("mariadb", |internet| {
         let run = internet.on(user(&internet.env, internet.env.weakened()));
@@ -517,7 +566,6 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
         let run = variables.iter().fold(run, |run, (name, value)| run.variable(&format!("MYSQL_{name}"), value));
         let made = [
             "DROP TABLE IF EXISTS item",
-            // It is written to the log with the next commit: the server is killed at the end of a run.
             "CREATE OR REPLACE SEQUENCE number",
             "DROP FUNCTION IF EXISTS acts",
             "CREATE FUNCTION acts() RETURNS INT RETURN 7",

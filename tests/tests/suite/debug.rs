@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, Run, TestEnv, matrix, skip};
 use libc::{EACCES, EFAULT, EPERM, PTRACE_O_EXITKILL, PTRACE_O_TRACECLONE, PTRACE_O_TRACEEXIT, PTRACE_O_TRACESYSGOOD};
 use serde_json::json;
 
@@ -184,8 +184,7 @@ fn leak_sanitizer_finds_leaks() {
         let build = env.bare().run(&["gcc", "-g", "-fsanitize=address", "-o", "leak", "leak.c"]);
         let bare = env.bare().run(&["./leak"]);
         if !build.status.success() || !bare.stderr.contains("detected memory leaks") {
-            eprintln!("SKIP {target:?}: no LeakSanitizer here: {build:?} {bare:?}");
-            return;
+            return skip("leak-sanitizer", format_args!("{target:?}: {build:?} {bare:?}"));
         }
         env.give(&env.workspace().join("leak"));
         // By itself, and from a shell.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Host, Run, TestEnv, matrix};
+use callgate_tests::{Host, Run, TestEnv, matrix, skip};
 use libc::EACCES;
 
 /// Which of the files in `list` can be opened, by the shell itself.
@@ -110,8 +110,7 @@ fn secrets_of_etc_cannot_be_read() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let Some(planted) = Planted::plant(&env) else {
-            eprintln!("SKIP {target:?}: nothing can be made in /etc");
-            return;
+            return skip("root", format_args!("{target:?}: nothing can be made in /etc"));
         };
         for open in ["whole/f", "mixed/f"] {
             env.sandbox().probe(&["read", &planted.at(open)]).assert_ok();
@@ -149,8 +148,7 @@ fn a2_what_is_hidden_in_etc_is_no_program_s_interpreter() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let Some(planted) = Planted::plant(&env) else {
-            eprintln!("SKIP {target:?}: nothing can be made in /etc");
-            return;
+            return skip("root", format_args!("{target:?}: nothing can be made in /etc"));
         };
         for (name, is_shown) in [("mixed/f", true), ("mixed/db-password", false), ("mixed/server.key", false)] {
             let tool = env.workspace_file("tool", &format!("#!{}\n", planted.at(name)));
@@ -186,7 +184,7 @@ fn programs_find_their_settings_in_etc() {
             let words = ["/bin/bash", "-c", line];
             let bare = env.bare().run(&words);
             if !bare.status.success() || line.starts_with("ssh") && !Path::new("/etc/ssh/ssh_config").is_file() {
-                eprintln!("SKIP {target:?}: {line} does not work bare");
+                skip("settings-of-etc", format_args!("{target:?}: {line} does not work bare"));
                 continue;
             }
             let inside = env.sandbox().run(&words);

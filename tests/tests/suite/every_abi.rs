@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
 
-use callgate_tests::{Binaries, Bystander, Host, Probe, Run, Target, TestEnv, TestFile, matrix};
+use callgate_tests::{Binaries, Bystander, Host, Probe, Run, Target, TestEnv, TestFile, matrix, skip};
 use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, EROFS, ESRCH, EXDEV};
 use serde_json::Value;
 
@@ -697,7 +697,7 @@ fn every_act(target: Target) {
         if must && *answer != Answer::Ok {
             wrong.push(format!("control of {:?}: {line}", row.words));
         } else if row.control == Control::IfKnown && *answer != Answer::Ok {
-            eprintln!("SKIP control of {:?} as {:?}: {line}", row.words, target.user);
+            skip("unknown-call", format_args!("control of {:?} as {:?}: {line}", row.words, target.user));
         }
     }
     // Each act on a listener arrived: nine on the network (a tenth where the kernel has MPTCP), two streams and ten datagrams

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix, skip};
 use libc::EACCES;
 use serde_json::Value;
 
@@ -298,7 +298,7 @@ const MAKES: &str = "#include <fcntl.h>\n\
 /// arguments name. However a program is linked, it starts.
 #[test]
 fn s0_39_c8_a_loader_of_a_tree_is_not_started() {
-    let Some(loader) = loader() else { return eprintln!("SKIP: no loader by a known name") };
+    let Some(loader) = loader() else { return skip("loader", "none by a known name") };
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         workspace(&env);
@@ -342,7 +342,7 @@ fn s0_39_c8_a_loader_of_a_tree_is_not_started() {
         for (name, flags) in kinds {
             let built = env.bare().run(&[&["cc"], flags, &["-o", &tool(name), source.text()]].concat());
             if !built.status.success() {
-                eprintln!("SKIP {name}: this machine's compiler makes none: {built:?}");
+                skip("kind-of-binary", format_args!("{name}: {built:?}"));
                 continue;
             }
             run.probe(&["exec", &tool(name), &made]).assert_ok();
@@ -356,7 +356,7 @@ fn s0_39_c8_a_loader_of_a_tree_is_not_started() {
 /// S0-39, C8, C14: nor by a name that leads to a program of the tree when it is looked at, and to the loader then.
 #[test]
 fn s0_39_c8_c14_no_race_starts_a_loader_of_a_tree() {
-    let Some(loader) = loader() else { return eprintln!("SKIP: no loader by a known name") };
+    let Some(loader) = loader() else { return skip("loader", "none by a known name") };
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let (tools, pattern) = tools(&env, loader);
@@ -562,7 +562,7 @@ fn s0_39_cargo_test_runs_what_it_builds() {
         let bare = env.bare().variable("RUSTUP_AUTO_INSTALL", "0").run(&["/bin/sh", "-c", "rustc --print sysroot"]);
         let sysroot = bare.stdout.trim().to_owned();
         if !bare.status.success() || !Path::new(&sysroot).join("bin/cargo").exists() {
-            return eprintln!("SKIP: no cargo that {:?} can start", target.user);
+            return skip("toolchain-of-root", format_args!("no cargo that {:?} can start", target.user));
         }
         env.workspace_file(
             "Cargo.toml",

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, TestEnv, User, eventually, matrix, skip};
 use libc::{EACCES, ENOENT, EROFS};
 
 fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
@@ -264,8 +264,7 @@ fn a14_an_unreachable_granted_path_refuses_the_session() {
             // With all in it that is granted: another's directory leads root to nothing else (A10).
             for path in [&closed, &inner, &files[0]] {
                 if let Err(error) = chown(path, Some(stranger), Some(stranger)) {
-                    eprintln!("SKIP {target:?}: {error}");
-                    return;
+                    return skip("root", format_args!("{target:?}: {error}"));
                 }
             }
             let looked: Vec<&Path> = files[1..].iter().map(PathBuf::as_path).collect();

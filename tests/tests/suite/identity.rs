@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use callgate_tests::{Host, Run, Target, TestEnv, matrix};
+use callgate_tests::{Host, Run, Target, TestEnv, matrix, skip};
 
 use crate::protect::picture;
 
@@ -219,8 +219,7 @@ fn ended(mut command: Command) -> (bool, String) {
 #[test]
 fn a18_a_directory_that_is_mounted_twice_keeps_its_names() {
     if !is_root() {
-        eprintln!("SKIP: only root can mount");
-        return;
+        return skip("root", "only root can mount");
     }
     let acts = ["make", "config", "hooks", "move"];
     let script = "
@@ -259,8 +258,7 @@ attempt('plain', lambda: open(f'{here}/plain', 'w').close())
 #[test]
 fn a18_a_directory_that_is_seen_where_names_are_kept() {
     if !is_root() {
-        eprintln!("SKIP: only root can mount");
-        return;
+        return skip("root", "only root can mount");
     }
     let script = "
 attempt('make', lambda: open('src/settings.json', 'w').close())
@@ -287,8 +285,7 @@ attempt('plain', lambda: open('plain', 'w').close())
 #[test]
 fn a18_a_directory_from_outside_keeps_its_names() {
     if !is_root() {
-        eprintln!("SKIP: only root can mount");
-        return;
+        return skip("root", "only root can mount");
     }
     let script = "
 attempt('make', lambda: open('alias/config.fish', 'w').close())
@@ -312,8 +309,7 @@ attempt('plain', lambda: open('plain', 'w').close())
 #[test]
 fn a18_a_free_directory_that_is_another_s_place_is_refused() {
     if !is_root() {
-        eprintln!("SKIP: only root can mount");
-        return;
+        return skip("root", "only root can mount");
     }
     matrix(Host::STRENGTHS, |target| {
         let (env, _) = with_alias(target);

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of, skip};
 use serde_json::{Value, json};
 
 fn callgate() -> String {
@@ -839,7 +839,7 @@ fn d11_a_delegated_cgroup_holds_memory_and_processes() {
     let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let check = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "cgroup v2").unwrap();
     if check["state"] != "ok" {
-        eprintln!("SKIP d11_a_delegated_cgroup_holds_memory_and_processes: {}", check["found"]);
+        skip("delegated-cgroup", &check["found"]);
         assert!(check["remedy"][0].as_str().unwrap().contains("Delegate=yes"), "{check}");
         return;
     }

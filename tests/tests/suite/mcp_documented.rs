@@ -121,8 +121,8 @@ fn looks_right(line: &str) {
         there(&format!("{path}/Cargo.toml"));
         assert_eq!(options, "--locked", "{line}");
     } else if line.starts_with("sudo apt install ") {
-        assert_eq!(line, "sudo apt install \"$(.ci/deb)\"");
-        there(".ci/deb");
+        assert_eq!(line, "sudo apt install \"$(.ci/package deb)\"");
+        there(".ci/package");
     }
 }
 

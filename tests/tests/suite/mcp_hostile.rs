@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually};
+use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually, repetitions};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, Person, callgate, text, user, wrong};
@@ -345,7 +345,7 @@ fn a_tool_that_is_defined_anew_is_asked_about_again() {
 fn rounds() -> u64 {
     #[allow(clippy::disallowed_methods, reason = "how often is for who runs the tests")]
     let said = std::env::var("CALLGATE_MCP_KILLS").ok();
-    said.map_or(15, |said| said.parse().expect("CALLGATE_MCP_KILLS is a number"))
+    said.map_or(repetitions(6, 15), |said| said.parse().expect("CALLGATE_MCP_KILLS is a number"))
 }
 
 /// Whoever is killed, in the middle of a call or between two: nothing is left, and what was recorded can be read.

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use callgate_tests::mcp::{Http, Piped, Server, session, sessions, temporary, user};
-use callgate_tests::{Binaries, Dice, Host, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Dice, Host, TestEnv, User, eventually, matrix_as, repetitions};
 use serde_json::{Value, json};
 
 /// Which process is killed.
@@ -186,11 +186,9 @@ fn look_at_what_is_left(env: &TestEnv, round: u32, what: &str) {
 #[test]
 fn d12_rounds_of_kill_9_leave_nothing_and_a_whole_record() {
     let said = std::env::var("CALLGATE_TEST_ROUNDS");
-    let count: u32 = said.map_or(8, |count| count.parse().expect("CALLGATE_TEST_ROUNDS is a number of rounds"));
-    matrix(Host::STRENGTHS, |target| {
-        if target.user != User::Ordinary {
-            return;
-        }
+    let count: u32 =
+        said.map_or(repetitions(4, 8), |count| count.parse().expect("CALLGATE_TEST_ROUNDS is a number of rounds"));
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let mut dice = Dice::new(0x6d63_7001 + u64::from(count));
         for round in 0..count {

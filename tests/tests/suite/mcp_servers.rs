@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, matrix_as};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, Person, callgate, text, user, wrong};
@@ -377,11 +377,7 @@ fn works_and_reaches_no_more(server: &Public) {
     client.initialize(Person::Nobody);
     client.close();
     attempts.assert_made(&came(&env, ""));
-    matrix(Host::STRENGTHS, |target| {
-        // Python takes a while.
-        if target.user == User::Root && !server.is_of_npm() {
-            return;
-        }
+    let test = |target: Target| {
         let env = TestEnv::new(target);
         let attempts = Attempts::new(&env);
         (server.finds)(&env);
@@ -390,7 +386,9 @@ fn works_and_reaches_no_more(server: &Public) {
         (server.works)(&env, &mut |tool, arguments| text(&client.call(tool, arguments, Person::Nobody)).to_owned());
         client.close();
         attempts.assert_failed(target, &came(&env, &format!("{}: ", server.name)));
-    });
+    };
+    // Python takes a while.
+    if server.is_of_npm() { matrix(Host::STRENGTHS, test) } else { matrix_as(User::Ordinary, Host::STRENGTHS, test) }
 }
 
 #[test]
@@ -436,10 +434,7 @@ fn pypi_sqlite_works_and_reaches_no_more() {
 /// C-9: all of them are servers of one session, each with its own rights.
 #[test]
 fn c_9_all_of_them_serve_one_session() {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user == User::Root {
-            return;
-        }
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         (GIT.finds)(&env);
         let servers = [MEMORY, FILESYSTEM, EVERYTHING, HOLES, GIT, TIME, FETCH, SQLITE];
@@ -535,10 +530,7 @@ fn holes_of_a_server_lead_nowhere() {
 /// A server that fetches pages gets those of granted hosts. What it was refused is said, with what grants it.
 #[test]
 fn a_server_reaches_granted_hosts_alone() {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user == User::Root {
-            return;
-        }
+    matrix_as(User::Ordinary, Host::STRENGTHS, |target| {
         let Some(internet) = Internet::new(target, "") else { return };
         let env = &internet.env;
         let attempts = Attempts::new(env);
@@ -652,6 +644,71 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
                 assert_eq!((seen(&env), client.asked.len()), (1, 2), "{case}");
             }
         }
+        client.close();
+    }
+}
+
+/// Requests to a wrapped server besides calls (for resources, prompts, completions) pass by the session: rules and
+/// people decide about each request, and it is recorded.
+#[test]
+fn requests_for_what_a_server_has_pass_by_the_session() {
+    let requests = [
+        ("resources/read", json!({ "uri": "has:a" }), "/contents/0/text"),
+        ("prompts/get", json!({ "name": "a" }), "/messages/0/content/text"),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "a" }, "argument": { "name": "b", "value": "c" } }),
+            "/completion/values/0",
+        ),
+    ];
+    for (method, params, place) in requests {
+        for (rest, denied, is_asked) in [
+            (String::new(), None, false),
+            (rule("mcp:s:echo", "deny"), None, false),
+            (rule(&format!("mcp:s:{method}"), "deny"), Some("the rule deny mcp:s:"), false),
+            (rule("mcp:s:*", "deny"), Some("the rule deny mcp:s:"), false),
+            (rule(&format!("mcp:s:{method}"), "ask"), Some("a person said no"), true),
+        ] {
+            let case = format!("{method}: {rest}");
+            let env = TestEnv::new(HERE);
+            let person = if is_asked { Person::Says("no") } else { Person::Nobody };
+            let mut client = serves(&env, "has", ("", &rest, true), person);
+            let answer = client.request(method, params.clone(), person);
+            match denied {
+                None => {
+                    assert_eq!(answer["result"].pointer(place), Some(&json!("what it has")), "{case}: {answer}");
+                    assert_eq!(seen(&env), 1, "{case}");
+                }
+                Some(why) => {
+                    let said = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{case}: {answer}"));
+                    assert!(said.contains(why), "{case}: {said}");
+                    assert_eq!((seen(&env), client.asked.len()), (0, usize::from(is_asked)), "{case}");
+                }
+            }
+            if is_asked {
+                let answer = client.request(method, params.clone(), Person::Says("once"));
+                assert_eq!(answer["result"].pointer(place), Some(&json!("what it has")), "{case}: {answer}");
+                assert_eq!((seen(&env), client.asked.len()), (1, 2), "{case}");
+            }
+            // No tool has the name of a request, and no request is called as a tool.
+            let tools = client.request("tools/list", json!({}), Person::Nobody)["result"]["tools"].to_string();
+            assert!(tools.contains("\"echo\"") && !tools.contains("resources"), "{tools}");
+            let name = format!("mcp-{}", method.replace('/', "-"));
+            assert!(client.call(&name, params.clone(), Person::Nobody)["error"].is_object(), "{name}");
+            client.close();
+            let sessions: Value = serde_json::from_str(&callgate(&env, &["session", "list", "--json"]).stdout).unwrap();
+            let recorded = sessions.as_array().unwrap().iter().any(|session| {
+                let id = session["id"].as_str().unwrap();
+                callgate(&env, &["session", "show", id, "--json"]).stdout.contains(&format!("{name:?}"))
+            });
+            assert!(recorded, "{case}");
+        }
+        // Where a person is to be asked and there is none, it is refused.
+        let env = TestEnv::new(HERE);
+        let mut client = serves(&env, "has", ("", &rule("mcp:s:*", "ask"), true), Person::Nobody);
+        let answer = client.request(method, params.clone(), Person::Nobody);
+        assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("nobody to ask")), "{answer}");
+        assert_eq!(seen(&env), 0, "{method}");
         client.close();
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Host, Target, TestEnv, eventually, matrix, skip};
 use libc::{EACCES, ENOENT, ENOSYS, ENOTTY, EOPNOTSUPP, EPERM, EROFS};
 
 /// Each act and its arguments after the path.
@@ -78,7 +78,7 @@ fn cannot_be_written(readable: bool, sandbox: impl Fn(&TestEnv, &std::path::Path
             let words = |path| [&[*act, path], *rest].concat();
             let bare = env.bare().probe(&words(control.text()));
             if !is_known(bare.errno()) {
-                eprintln!("SKIP {act}: {bare}");
+                skip("unknown-call", format_args!("{act}: {bare}"));
                 continue;
             }
             bare.assert_ok();

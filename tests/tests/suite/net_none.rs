@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 
-use callgate_tests::{Host, TestEnv, matrix};
+use callgate_tests::{Host, TestEnv, matrix, skip};
 use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENOSYS, EOPNOTSUPP, EPERM};
 
 /// Where nobody of the call listens, nobody is: ECONNREFUSED in both strengths. What the filter refuses says which.
@@ -74,7 +74,7 @@ fn b1_b2_b4_b5_a_listener_of_the_host_is_out_of_reach() {
             let words = [act, "127.0.0.1", &host.port];
             let control = env.bare().probe(&words);
             if control.at() == "socket" {
-                eprintln!("SKIP {act}: {control}");
+                skip("kind-of-socket", format_args!("{act}: {control}"));
                 continue;
             }
             control.assert_ok();
@@ -99,7 +99,7 @@ fn b3_b4_b8_other_kinds_of_socket_are_refused() {
         for act in ["sctp", "smc", "ping-socket", "raw", "packet", "vsock", "alg", "key"] {
             let control = env.bare().probe(&[act]);
             if !control.is_ok() {
-                eprintln!("SKIP control of {act} as {:?}: {control}", target.user);
+                skip("kind-of-socket", format_args!("control of {act} as {:?}: {control}", target.user));
             }
             env.sandbox().probe(&[act]).assert_errno(refused(act));
         }
@@ -145,7 +145,7 @@ fn b8_netlink_shows_no_link_of_the_host() {
             let words = ["socket", "16", "3", protocol];
             let control = env.bare().probe(&words);
             if !control.is_ok() {
-                eprintln!("SKIP control of netlink {protocol}: {control}");
+                skip("kind-of-socket", format_args!("control of netlink {protocol}: {control}"));
             }
             env.sandbox().probe(&words).assert_errno(EAFNOSUPPORT);
         }

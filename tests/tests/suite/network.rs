@@ -2,18 +2,19 @@
 //! ports; nothing else is (B5, B12, B13). It takes root, and a kernel that has network namespaces.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::process::{Child, Command, Stdio};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
-/// The suite's Internet, for one target.
+/// The suite's Internet, for one target. It is there until this is dropped.
 pub(crate) struct Internet {
+    // Ends before the directory, in which its files are, goes.
+    keeper: Keeper,
     pub(crate) env: TestEnv,
     log: String,
-    /// Servers that are there besides (`tests/data/internet/servers.py`).
-    serves: &'static str,
 }
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -23,29 +24,64 @@ pub(crate) fn data() -> String {
     manifest.join("data/internet").display().to_string()
 }
 
+/// The process that has made the Internet and its host; both end with it.
+struct Keeper(Child);
+
+impl Keeper {
+    /// The reason, where there can be no Internet.
+    #[track_caller]
+    fn start(log: &str, serves: &str) -> Result<Self, String> {
+        // What takes long to make is kept beside what was built.
+        let exe = std::env::current_exe().unwrap();
+        let made = exe.ancestors().nth(3).unwrap().join("tests-internet");
+        let mut keeper = Command::new(PYTHON)
+            .args([&format!("{}/internet.py", data()), log])
+            .env("INTERNET_SERVES", serves)
+            .env("INTERNET_MADE", made)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said == "ready\n" {
+            return Ok(Self(keeper));
+        }
+        let output = keeper.wait_with_output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        assert_eq!(output.status.code(), Some(77), "{why}");
+        Err(why)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.0.stdin.take());
+        self.0.wait().expect("our own child can be waited for");
+    }
+}
+
 impl Internet {
     /// `None` where there can be none, which is said.
-    pub(crate) fn new(target: Target, serves: &'static str) -> Option<Self> {
-        static LACKING: OnceLock<Option<String>> = OnceLock::new();
+    pub(crate) fn new(target: Target, serves: &str) -> Option<Self> {
         let env = TestEnv::new(target);
-        let log = env.file("log", "");
-        let mut internet = Self { log: log.display().to_string(), env, serves: "" };
-        let lacking = LACKING.get_or_init(|| {
-            let as_we_are = Target { user: User::Root, ..target };
-            let tried = internet.on(TestEnv::new(as_we_are).bare()).run(&["true"]);
-            (!tried.status.success()).then(|| tried.stderr.trim().to_owned())
-        });
-        if let Some(why) = lacking {
-            eprintln!("SKIP {:?} {:?}: {why}", target.host, target.user);
-            return None;
+        let log = env.file("log", "").display().to_string();
+        match Keeper::start(&log, serves) {
+            Ok(keeper) => Some(Self { keeper, env, log }),
+            Err(why) => {
+                let name = if why.contains("no program") { "iproute2" } else { "internet" };
+                skip(name, format_args!("{target:?}: {why}"));
+                None
+            }
         }
-        internet.serves = serves;
-        Some(internet)
     }
 
+    /// On the Internet's host.
     pub(crate) fn on(&self, run: Run) -> Run {
-        let started = [PYTHON, &format!("{}/internet.py", data()), &self.log];
-        run.around(&started).variable("INTERNET_SERVES", self.serves)
+        let weaken = Binaries::of_this_build().weaken().display().to_string();
+        run.around(&[&weaken, "enter", &self.keeper.0.id().to_string(), "--"])
     }
 
     /// Where these hosts are granted.
@@ -205,12 +241,12 @@ fn b12_a_granted_name_does_not_lead_inside() {
             assert!(granted.stdout.contains(address), "{name}: {granted:?}");
             internet.seen();
         }
-        let name = "changing.example";
-        let first = format!("getent hosts {name}; {}", curl(name));
-        let control = shell(&internet.bare(), &first);
+        let first = |name: &str| format!("getent hosts {name}; {}", curl(name));
+        let control = shell(&internet.bare(), &first("changing-outside.example"));
         assert!(control.stdout.contains("http of 127.0.0.1"), "{control:?}");
         internet.seen();
-        let ended = shell(&internet.inside(&[name]), &first);
+        let name = "changing-inside.example";
+        let ended = shell(&internet.inside(&[name]), &first(name));
         assert!(ended.stdout.starts_with("198.18.") && !ended.stdout.contains("http of"), "{ended:?}");
         assert!(!internet.seen().contains("http "), "{ended:?}");
     });

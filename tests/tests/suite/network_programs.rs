@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use callgate_tests::{Ended, Run};
+use callgate_tests::{Ended, Run, skip};
 
 use crate::network::{Internet, data, on_an_internet_with, shell};
 
@@ -34,7 +34,7 @@ fn is_there(path: &str) -> bool {
 fn is_missing(needs: &[&str]) -> bool {
     let missing: Vec<&&str> = needs.iter().filter(|path| !is_there(path)).collect();
     if !missing.is_empty() {
-        eprintln!("SKIP: {missing:?} is missing");
+        skip("network-program", format_args!("{missing:?} is missing"));
     }
     !missing.is_empty()
 }
@@ -42,11 +42,14 @@ fn is_missing(needs: &[&str]) -> bool {
 /// Lines of the Internet's servers about visitors from the host since the last look.
 fn visitors(internet: &Internet) -> Vec<String> {
     let mut all = internet.seen();
-    for server in ["ssh", "postgres", "redis"] {
+    // How each says that somebody comes. That they go may be written after the next look.
+    let servers = [("ssh", "Connection from "), ("postgres", "connection received: host="), ("redis", "Accepted ")];
+    for (server, comes) in servers {
         let log = format!("{}/{server}/log", internet.servers());
         let Ok(written) = fs::read_to_string(&log) else { continue };
         fs::write(&log, "").unwrap();
-        all.extend(written.lines().filter(|line| line.contains("93.184.216.1")).map(|line| format!("{line}\n")));
+        let came = written.lines().filter(|line| line.contains(&format!("{comes}93.184.216.1")));
+        all.extend(came.map(|line| format!("{line}\n")));
     }
     all.lines().filter(|line| !line.starts_with("name ")).map(str::to_owned).collect()
 }
@@ -74,8 +77,8 @@ fn reaches_what_is_granted(program: &Program) {
         visitors(internet);
         let control = run(&bare);
         if !control.status.success() && user != 0 && control.stderr.contains("cargo: ") {
-            eprintln!("SKIP {:?}: does not work bare: {}", internet.env.target(), control.stderr);
-            return;
+            let (target, why) = (internet.env.target(), control.stderr);
+            return skip("toolchain-of-root", format_args!("{target:?}: does not work bare: {why}"));
         }
         assert!(control.status.success() && control.stdout == program.prints, "{script}: {control:?}");
         assert_ne!(visitors(internet), [""; 0], "{script}: the control is seen");

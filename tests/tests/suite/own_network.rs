@@ -4,7 +4,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-use callgate_tests::{Ended, Host, Run, TestEnv, matrix};
+use callgate_tests::{Ended, Host, Run, TestEnv, matrix, skip};
 use libc::{EACCES, EINVAL, EISCONN};
 
 /// Script of what programs do with datagrams among themselves, and how they list interfaces.
@@ -109,7 +109,7 @@ print(option(1, 25, b'lo'), option(0, 19, 1), option(1, 36, 1), option(1, 26, by
         let port = host.local_addr().unwrap().port().to_string();
         let own = own_address();
         if own.is_none() {
-            eprintln!("SKIP this machine's own address: it has none but loopback");
+            skip("own-address", "this machine has no address but loopback");
         }
         let address = own.map_or("127.0.0.2".to_owned(), |own| own.to_string());
         let words = ["/usr/bin/python3", "-c", script, &port, &address];
@@ -154,7 +154,7 @@ except OSError as e: print(errno.errorcode[e.errno])";
             assert_eq!(inside.stdout, "EPERM EPERM\nEADDRNOTAVAIL\n", "{inside:?}");
         } else {
             assert!(control.stderr.contains("unshare"), "{control:?}");
-            eprintln!("SKIP {target:?}: unshare makes no network namespace here: {}", control.stderr);
+            skip("network-namespace", format_args!("{target:?}: {}", control.stderr));
         }
     });
 }

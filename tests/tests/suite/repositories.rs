@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, Run, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 use crate::network::{data, on_an_internet_with};
@@ -128,8 +128,7 @@ fn s2_16_diagnostics_tell_what_the_kernel_confirmed() {
 #[test]
 fn s0_25_a_repository_is_cloned_from_a_granted_host() {
     if !std::path::Path::new("/usr/lib/git-core/git-http-backend").exists() {
-        eprintln!("SKIP: git-http-backend is missing");
-        return;
+        return skip("git-http-backend", "it is missing");
     }
     on_an_internet_with("git", |internet| {
         let workspace = internet.env.workspace();

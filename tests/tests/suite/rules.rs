@@ -119,6 +119,113 @@ fn what_is_said_of_a_line_is_so() {
     }
 }
 
+/// A rule about the programs in a directory is about those in it, by whatever path they are named.
+#[test]
+fn a_path_leads_neither_out_of_an_allowance_nor_past_a_denial() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (directory, script) in [("scripts", "good.sh"), ("vendor", "evil.sh")] {
+            let directory = env.workspace().join(directory);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join(script), "#!/bin/sh\n: > \"${0##*/}.ran\"\n").unwrap();
+            fs::set_permissions(directory.join(script), fs::Permissions::from_mode(0o755)).unwrap();
+            env.give(&directory);
+            env.give(&directory.join(script));
+        }
+        let ran = |script: &str| fs::remove_file(env.workspace().join(format!("{script}.ran"))).is_ok();
+        let run =
+            |lines: &str, flags: &[&str], line: &str| call(&env, lines, flags, "bash", &json!({ "command": line }));
+        let agent = ["--asked-by", "agent"];
+
+        let allow = rule("bash", "./scripts/*", "allow");
+        run(&allow, &agent, "./scripts/good.sh").assert_done();
+        run(&allow, &agent, "./scripts/.//good.sh").assert_done();
+        assert!(ran("good.sh"), "the control");
+        for line in [
+            "./scripts/../vendor/evil.sh",
+            "./scripts/.././vendor//evil.sh",
+            "for x in ../vendor/evil.sh; do \"./scripts/$x\"; done",
+        ] {
+            run(&allow, &agent, line).assert_denied("person", "no rule allows it");
+            assert!(!ran("evil.sh"), "{line}");
+        }
+
+        let deny = rule("bash", "./vendor/*", "deny");
+        run(&deny, &[], "./scripts/good.sh").assert_done();
+        assert!(ran("good.sh"), "the control");
+        run("", &[], "./scripts/../vendor/evil.sh").assert_done();
+        assert!(ran("evil.sh"), "the control");
+        let absolute = env.workspace().canonicalize().unwrap().join("vendor/evil.sh").display().to_string();
+        for line in
+            ["./vendor/evil.sh", "vendor/evil.sh", "./scripts/../vendor/evil.sh", &absolute, "cd vendor && ./evil.sh"]
+        {
+            run(&deny, &[], line).assert_denied("rule", "deny bash");
+            assert!(!ran("evil.sh") && !env.workspace().join("vendor/evil.sh.ran").exists(), "{line}");
+        }
+        let there = json!({ "command": "./evil.sh", "working_dir": "vendor" });
+        call(&env, &deny, &[], "bash", &there).assert_denied("rule", "deny bash");
+        assert!(!env.workspace().join("vendor/evil.sh.ran").exists());
+    });
+}
+
+/// A rule allows a command where the session's commands run; elsewhere only if it says where.
+#[test]
+fn a_command_is_allowed_in_its_directory() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let vendor = env.workspace().join("vendor");
+        fs::create_dir(&vendor).unwrap();
+        env.give(&vendor);
+        let made = |directory: &str| fs::remove_file(env.workspace().join(directory).join("made")).is_ok();
+        let allow = [rule("bash", "touch *", "allow"), rule("bash", "cd *", "allow")].concat();
+        let run = |lines: &str, arguments: &Value| call(&env, lines, &["--asked-by", "agent"], "bash", arguments);
+        let root = env.workspace().canonicalize().unwrap().display().to_string();
+        for arguments in [
+            json!({ "command": "touch made" }),
+            json!({ "command": "touch made", "working_dir": "." }),
+            json!({ "command": format!("cd '{root}' && touch made") }),
+        ] {
+            run(&allow, &arguments).assert_done();
+            assert!(made("."), "{arguments}");
+        }
+        let there = json!({ "command": "touch made", "working_dir": "vendor" });
+        for lines in [allow.clone(), "mode = \"allowlist\"\nallowlist = [\"bash:touch *\"]\n".to_owned()] {
+            for arguments in [there.clone(), json!({ "command": "cd vendor && touch made" })] {
+                run(&lines, &arguments).assert_denied("person", "");
+                assert!(!made("vendor") && !made("."), "{lines}: {arguments}");
+            }
+        }
+        run(&rule("bash", "cd vendor && touch *", "allow"), &there).assert_done();
+        assert!(made("vendor"), "a rule may say where");
+    });
+}
+
+/// A pattern of a path is about characters, whatever they take in UTF-8.
+#[test]
+fn a_character_is_one_in_a_pattern() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let docs = env.workspace().join("docs");
+        fs::create_dir(&docs).unwrap();
+        env.give(&docs);
+        for name in ["e.txt", "é.txt", "日.txt", "ee.txt"] {
+            fs::write(docs.join(name), "kept\n").unwrap();
+            env.give(&docs.join(name));
+        }
+        let read = |pattern: &str, name: &str| {
+            call(&env, &rule("read", pattern, "deny"), &[], "read", &json!({ "path": format!("docs/{name}") }))
+        };
+        for name in ["e.txt", "é.txt", "日.txt"] {
+            read("docs/?.txt", name).assert_denied("rule", "deny read");
+            read("docs/??.txt", name).assert_done();
+        }
+        read("docs/?.txt", "ee.txt").assert_done();
+        read("docs/[!a].txt", "é.txt").assert_denied("rule", "deny read");
+        read("docs/[é].txt", "é.txt").assert_denied("rule", "deny read");
+        read("docs/[é].txt", "e.txt").assert_done();
+    });
+}
+
 /// C-6, X1-15, X1-17: with `headless = "halt"` nothing is executed, and one line of JSON says that a person is needed.
 #[test]
 fn x1_15_a_halt_is_told_in_one_line() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix, matrix_as, repetitions, skip};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -286,9 +286,8 @@ fn s0_43_on_a_full_disk_nothing_runs() {
         let env = TestEnv::new(target);
         fs::create_dir(state(&env)).unwrap();
         env.give(&state(&env));
-        if target.user != User::Root || !env.weakened().run(&["unshare", "--mount", "true"]).status.success() {
-            eprintln!("SKIP {target:?}: no tmpfs can be mounted for the test alone");
-            return;
+        if !env.weakened().run(&["unshare", "--mount", "true"]).status.success() {
+            return skip("mount", format_args!("{target:?}: no mount namespace can be made"));
         }
         let script = r#"
 mount -t tmpfs -o size=512k,mode=700 tmpfs "$1" || { echo unmounted; exit 0; }
@@ -312,8 +311,7 @@ call after
         let words = ["unshare", "--mount", "sh", "-c", script, &binary(), &state];
         let ended = user(&env).run(&words);
         if ended.stdout.contains("unmounted") {
-            eprintln!("SKIP {target:?}: no tmpfs can be mounted here: {}", ended.stderr);
-            return;
+            return skip("mount", format_args!("{target:?}: no tmpfs can be mounted: {}", ended.stderr));
         }
         let says = |text| assert!(ended.stdout.contains(text), "{text}: {ended:?}");
         ["before 0", "not recorded", "full 69", "make room on the disk", "after 0", "exported"]
@@ -380,11 +378,7 @@ fn rounds(count: u32, seed: u64) {
 }
 
 fn matrix_once(test: impl Fn(Target)) {
-    matrix(Host::STRENGTHS, |target| {
-        if target.user == User::Ordinary {
-            test(target);
-        }
-    });
+    matrix_as(User::Ordinary, Host::STRENGTHS, test);
 }
 
 /// The command lines of all processes.
@@ -396,7 +390,8 @@ fn processes() -> String {
 /// As many as `CALLGATE_TEST_ROUNDS` says: 200 take ten minutes.
 #[test]
 fn x0_56_rounds_of_kill_9_leave_a_whole_record() {
-    let count = std::env::var("CALLGATE_TEST_ROUNDS").map_or(20, |count| count.parse().expect("a number of rounds"));
+    let count = std::env::var("CALLGATE_TEST_ROUNDS")
+        .map_or(repetitions(8, 20), |count| count.parse().expect("a number of rounds"));
     rounds(count, u64::from(count));
 }
 

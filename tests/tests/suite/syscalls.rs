@@ -1,6 +1,6 @@
 //! The kernel's own surface: namespaces, mounts, tracing, other call tables (B9, C7, D3, D4, D5, D7, D10).
 
-use callgate_tests::{Host, TestEnv, matrix};
+use callgate_tests::{Host, TestEnv, matrix, skip};
 use libc::{EACCES, ENOENT, ENOSYS, EPERM};
 
 /// D3: no new namespace, by any call, flags in a register or behind a pointer.
@@ -49,7 +49,7 @@ fn d4_no_risky_subsystems() {
         for act in ["bpf", "perf", "userfaultfd", "keyctl", "add-key", "request-key", "syslog"] {
             let control = env.bare().probe(&[act]);
             if !control.is_ok() {
-                eprintln!("SKIP control of {act} as {:?}: {control}", target.user);
+                skip("risky-call", format_args!("control of {act} as {:?}: {control}", target.user));
             }
             env.sandbox().probe(&[act]).assert_errno(EPERM);
         }
@@ -64,7 +64,7 @@ fn d5_no_32_bit_calls() {
         let env = TestEnv::new(target);
         let control = env.bare().probe(&["int80", "20"]);
         if !control.is_ok() {
-            eprintln!("SKIP control of int80: {control}");
+            skip("risky-call", format_args!("control of int80: {control}"));
         }
         let denied = env.sandbox().probe(&["int80", "20"]);
         if denied.fact("signal").is_null() {

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, skip};
 use libc::{EACCES, EINVAL, ENOSYS, EPERM};
 
 fn env() -> TestEnv {
@@ -77,8 +77,7 @@ fn docker_denies_what_its_profile_leaves_out_and_nothing_else() {
 fn docker_leaves_root_its_fourteen_capabilities() {
     let env = TestEnv::new(Target { host: Host::Docker, user: User::Root });
     if env.target().user.uid() != 0 || !env.bare().probe(&["capabilities"]).fact("uid").eq(&0) {
-        eprintln!("SKIP docker capabilities: the tests do not run as root");
-        return;
+        return skip("root", "capabilities under Docker");
     }
     let seen = env.weakened().probe(&["capabilities"]);
     for set in ["effective", "permitted", "bounding"] {

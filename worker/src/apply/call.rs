@@ -11,7 +11,7 @@ use super::{done, failure, limit};
 use crate::filters;
 use crate::protocol::{Channel, StepFailure, Threads};
 use crate::sys::{fd, process};
-use crate::tools::Kind;
+use crate::toolset::Kind;
 
 /// A call's own domain lies within its session's, which says what may be executed.
 const BOUNDED: (Whose, Executing) = (Whose::Calls, Executing::Trees);

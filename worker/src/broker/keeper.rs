@@ -33,7 +33,7 @@ use super::writable::name;
 use crate::apply::landlock::reach;
 use crate::directory::is_own_name;
 use crate::protocol::StepFailure;
-use crate::tools::write::TEMPORARY_PREFIX;
+use crate::toolset::TEMPORARY_PREFIX;
 use crate::way::is_the_systems;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.

@@ -69,6 +69,7 @@ use crate::protocol::{
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::toolset::Tools;
 use crate::worker::{Attempts, Programs, Readers};
 use crate::zygote::{Links, Trade as _, Zygote};
 
@@ -76,13 +77,19 @@ use crate::zygote::{Links, Trade as _, Zygote};
 type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
 
 /// Settles in its namespaces, if it has any of its own, and does what [`run_settled`] does.
-pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory], egress: Option<Channel>) -> i32 {
+pub(crate) fn run(
+    plan: &SessionPlan,
+    supervisor: &Channel,
+    directories: &[Directory],
+    egress: Option<Channel>,
+    tools: Tools,
+) -> i32 {
     let settled = match plan.strength {
         Strength::Namespaces => namespace::settle(plan.identity),
         Strength::Landlock => Ok(()),
     };
     match settled {
-        Ok(()) => run_settled(plan, supervisor, directories, egress),
+        Ok(()) => run_settled(plan, supervisor, directories, egress, tools),
         Err(failed) => refuse(supervisor, failed),
     }
 }
@@ -94,8 +101,9 @@ pub(crate) fn run_settled(
     supervisor: &Channel,
     directories: &[Directory],
     egress: Option<Channel>,
+    tools: Tools,
 ) -> i32 {
-    match start(plan, supervisor, directories, egress) {
+    match start(plan, supervisor, directories, egress, tools) {
         Ok(session) => i32::from(session.serve(supervisor).is_err()) * 70,
         Err(failed) => refuse(supervisor, failed),
     }
@@ -122,6 +130,7 @@ fn start(
     supervisor: &Channel,
     directories: &[Directory],
     egress: Option<Channel>,
+    tools: Tools,
 ) -> Result<Served, StepFailure> {
     let kept = egress.iter().map(Channel::as_fd).chain([supervisor.as_fd()]);
     let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain(kept).collect();
@@ -145,7 +154,9 @@ fn start(
     fill_home(plan, directories)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
-        CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, directories, links))?),
+        CallCount::Many => {
+            Some(Child::fork(one_thread, umask, |links| start_readers((plan, tools), directories, links))?)
+        }
         CallCount::One => None,
     };
     let path = search_path(plan);
@@ -168,6 +179,7 @@ fn start(
             false => None,
         },
         attempts: Attempts::of(plan),
+        tools,
     };
     let terminals = session::terminals(plan)?;
     let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
@@ -342,8 +354,8 @@ impl Child {
 }
 
 /// The life of the readers' zygote.
-fn start_readers(plan: &SessionPlan, directories: &[Directory], links: Links) -> io::Result<()> {
-    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan) })?;
+fn start_readers((plan, tools): (&SessionPlan, Tools), directories: &[Directory], links: Links) -> io::Result<()> {
+    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan), tools })?;
     // Closed again once the rules are bound to what they name.
     let close_all_but =
         |keep: &[BorrowedFd<'_>]| fd::close_all_but(keep).map_err(failure(Step::CloseFds, "close_range"));

@@ -26,7 +26,7 @@ use tokio_util::either::Either;
 
 use super::meter::Server;
 use crate::protocol::{SealedCredential, StepFailure};
-use crate::tools::web::fetch;
+use crate::toolset;
 
 /// Most bytes of all of them together.
 const ALL_MAX: u64 = 1024 * 1024;
@@ -54,7 +54,7 @@ impl Credentials {
         read.map_err(|error| failed(&error.to_string()))?;
         let all = serde_json::from_slice(&bytes);
         bytes.fill(0);
-        Self::of(all.map_err(|_malformed| failed("they are malformed"))?, fetch::certificates).map_err(failed)
+        Self::of(all.map_err(|_malformed| failed("they are malformed"))?, toolset::certificates).map_err(failed)
     }
 
     /// `certificates` are read only if one of them goes by TLS.

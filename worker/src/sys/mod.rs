@@ -8,7 +8,7 @@ pub(crate) mod ipc;
 pub(crate) mod landlock;
 pub(crate) mod memory;
 pub(crate) mod mount;
-pub(crate) mod names;
+pub mod names;
 pub(crate) mod notify;
 pub(crate) mod probe;
 pub mod process;

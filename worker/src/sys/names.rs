@@ -5,32 +5,32 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// All of the entries are carried out, if all may be. A flag of renameat2(2) that the kernel does not know.
-pub(crate) const ALL: u32 = 1 << 31;
+pub const ALL: u32 = 1 << 31;
 /// They are only judged.
-pub(crate) const JUDGE: u32 = 1 << 30;
+pub const JUDGE: u32 = 1 << 30;
 /// Most entries.
-pub(crate) const MOST: usize = 64;
+pub const MOST: usize = 64;
 /// One entry, as the broker reads it: four numbers of 64 bits. The directory's descriptor, the address of a name in it, the
 /// address of the name that it is to have, or 0 to remove it, and the flags of renameat2(2).
-pub(crate) const NUMBERS: usize = 4;
+pub const NUMBERS: usize = 4;
 
 /// One of them.
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     /// The directory of both names.
-    pub(crate) directory: BorrowedFd<'a>,
+    pub directory: BorrowedFd<'a>,
     /// Name of the file that is moved or removed.
-    pub(crate) from: &'a CStr,
+    pub from: &'a CStr,
     /// Name that it gets; without one it is removed.
-    pub(crate) to: Option<&'a CStr>,
+    pub to: Option<&'a CStr>,
     /// The flags of renameat2(2).
-    pub(crate) flags: u32,
+    pub flags: u32,
 }
 
 /// Takes them, or has them judged, as `flags` say. How many were taken.
 ///
 /// # Errors
 /// `EINVAL` where there is no broker that does it; else the broker's own, and then nothing was done.
-pub(crate) fn take(entries: &[Entry<'_>], flags: u32) -> io::Result<usize> {
+pub fn take(entries: &[Entry<'_>], flags: u32) -> io::Result<usize> {
     let address = |name: &CStr| name.as_ptr().expose_provenance() as u64;
     let numbers: Vec<[u64; NUMBERS]> = entries
         .iter()

@@ -12,8 +12,8 @@ const HTTPS: u16 = 443;
 
 /// The ports that a pattern covers.
 ///
-/// A port that is named by its number is granted for whatever is said there. A pattern without ports means `http,https`: ports 80 and
-/// 443, for HTTP and TLS alone. Where one grant says `:443` and a bound says `:https`, what both grant is `:https`.
+/// A port that is named by its number is granted for whatever is said there. A pattern that grants and has no ports means
+/// `http,https`: ports 80 and 443, for HTTP and TLS alone; one that denies means all. Where one grant says `:443` and a bound says `:https`, what both grant is `:https`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ports {
     /// In order, with a gap after each.
@@ -28,7 +28,12 @@ impl Ports {
     /// Every port.
     pub const ALL: RangeInclusive<u16> = 1..=u16::MAX;
 
-    /// Ports of a pattern that names none.
+    /// Ports of a pattern that denies and names none.
+    pub(super) fn all() -> Self {
+        Self { any: vec![(*Self::ALL.start(), *Self::ALL.end())], http: false, https: false }
+    }
+
+    /// Ports of a pattern that grants and names none.
     pub(super) fn web() -> Self {
         Self { any: Vec::new(), http: true, https: true }
     }
@@ -43,7 +48,7 @@ impl Ports {
         let (mut any, mut http, mut https) = (Vec::new(), false, false);
         for item in text.split(',') {
             match item {
-                "*" => any.push((*Self::ALL.start(), *Self::ALL.end())),
+                "*" => any.extend(Self::all().any),
                 "http" => http = true,
                 "https" => https = true,
                 _ => any.push(range(item)?),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callgate::Tool;
+use callgate::{Changes, Tool};
 use rmcp::model::{self, JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -30,10 +30,10 @@ fn object(value: Value) -> JsonObject {
 
 /// Hints, for whoever shows the tool.
 fn annotations(tool: &Tool) -> ToolAnnotations {
-    let reads = matches!(tool.kind(), "read" | "search" | "think" | "fetch");
+    let changes = tool.changes();
     let mut annotations = ToolAnnotations::new();
-    annotations.read_only_hint = Some(reads);
-    annotations.destructive_hint = Some(!reads);
+    annotations.read_only_hint = Some(changes == Changes::Nothing);
+    annotations.destructive_hint = Some(changes == Changes::Anything);
     annotations.open_world_hint = Some(matches!(tool.kind(), "fetch" | "execute" | "other"));
     annotations
 }

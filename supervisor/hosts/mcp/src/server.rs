@@ -364,6 +364,86 @@ impl Server {
         let question = InputRequest::Elicitation(ElicitRequest::new(ask.what));
         Some(InputRequiredResult::new(Some([(QUESTION.to_owned(), question)].into()), Some(state)))
     }
+
+    /// Makes a call, and passes on what is asked and told meanwhile.
+    pub(crate) async fn carry_out(
+        &self,
+        mut request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Came, ErrorData> {
+        let name = request.name.clone().into_owned();
+        if self.session.registry().find(&name).is_none() {
+            return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
+        }
+        let Ok(_seat) = self.whose.calls().try_acquire() else {
+            let what = "too many calls are under way; make this one when one of them has ended";
+            return Err(ErrorData::internal_error(what, None));
+        };
+        let mut closed = self.closed.clone();
+        if closed.is() {
+            return Err(cancelled());
+        }
+        let arguments = request.arguments.take().unwrap_or_default();
+        let mut flight = match request.request_state.take() {
+            Some(state) => self.resume(&request, &arguments, &state)?,
+            None => self.start(&name, arguments.clone(), context)?,
+        };
+        let mut progress =
+            context.meta.get_progress_token().map(|token| Progress { token, bytes: 0, rest: Vec::new() });
+        let mut asking = None;
+        loop {
+            tokio::select! {
+                biased;
+                // Dropped, the call ends.
+                () = over(context, &mut closed) => return Err(cancelled()),
+                Some(piece) = flight.pieces.recv() => {
+                    let Some(progress) = &mut progress else { continue };
+                    tokio::select! {
+                        biased;
+                        () = over(context, &mut closed) => return Err(cancelled()),
+                        // A client that is gone is noticed where it is read from.
+                        told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
+                    }
+                }
+                Some(step) = flight.steps.recv() => {
+                    let Some(progress) = &progress else { continue };
+                    tokio::select! {
+                        biased;
+                        () = over(context, &mut closed) => return Err(cancelled()),
+                        told = context.peer.notify_progress(progress.as_told(step)) => drop(told),
+                    }
+                }
+                Some(()) = poll(&mut asking) => asking = None,
+                Some(ask) = flight.asks.recv(), if asking.is_none() => {
+                    if !is_stateless(context) {
+                        asking = Some(Box::pin(ask.by_request(context.peer.clone())));
+                        continue;
+                    }
+                    match self.ask((&name, arguments.clone()), flight, ask) {
+                        Some(asked) => return Ok(Came::Question(asked)),
+                        None => return Err(ErrorData::internal_error("too many calls wait for an answer", None)),
+                    }
+                }
+                Some(done) = flight.call.join_next() => {
+                    let envelope = done.map_err(|_ended| ErrorData::internal_error("the call ended without a result", None))?;
+                    if self.session.registry().find(&name).is_some_and(|tool| tool.own_name() == "tool_search")
+                        && !is_stateless(context)
+                    {
+                        drop(context.peer.notify_tool_list_changed().await);
+                    }
+                    return Ok(Came::Result(Box::new(envelope)));
+                }
+            }
+        }
+    }
+}
+
+/// Result of a request for a call.
+pub(crate) enum Came {
+    /// The call's result.
+    Result(Box<ResultEnvelope>),
+    /// The client asks its person, and makes the request again with the answer.
+    Question(InputRequiredResult),
 }
 
 /// True if a client shows forms: one that says nothing of how it asks does.
@@ -477,72 +557,12 @@ impl ServerHandler for Server {
 
     async fn call_tool(
         &self,
-        mut request: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.clone().into_owned();
-        if self.session.registry().find(&name).is_none() {
-            return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
-        }
-        let Ok(_seat) = self.whose.calls().try_acquire() else {
-            let what = "too many calls are under way; make this one when one of them has ended";
-            return Err(ErrorData::internal_error(what, None));
-        };
-        let mut closed = self.closed.clone();
-        if closed.is() {
-            return Err(cancelled());
-        }
-        let arguments = request.arguments.take().unwrap_or_default();
-        let mut flight = match request.request_state.take() {
-            Some(state) => self.resume(&request, &arguments, &state)?,
-            None => self.start(&name, arguments.clone(), &context)?,
-        };
-        let mut progress =
-            context.meta.get_progress_token().map(|token| Progress { token, bytes: 0, rest: Vec::new() });
-        let mut asking = None;
-        loop {
-            tokio::select! {
-                biased;
-                // Dropped, the call ends.
-                () = over(&context, &mut closed) => return Err(cancelled()),
-                Some(piece) = flight.pieces.recv() => {
-                    let Some(progress) = &mut progress else { continue };
-                    tokio::select! {
-                        biased;
-                        () = over(&context, &mut closed) => return Err(cancelled()),
-                        // A client that is gone is noticed where it is read from.
-                        told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
-                    }
-                }
-                Some(step) = flight.steps.recv() => {
-                    let Some(progress) = &progress else { continue };
-                    tokio::select! {
-                        biased;
-                        () = over(&context, &mut closed) => return Err(cancelled()),
-                        told = context.peer.notify_progress(progress.as_told(step)) => drop(told),
-                    }
-                }
-                Some(()) = poll(&mut asking) => asking = None,
-                Some(ask) = flight.asks.recv(), if asking.is_none() => {
-                    if !is_stateless(&context) {
-                        asking = Some(Box::pin(ask.by_request(context.peer.clone())));
-                        continue;
-                    }
-                    match self.ask((&name, arguments.clone()), flight, ask) {
-                        Some(asked) => return Ok(asked.into()),
-                        None => return Err(ErrorData::internal_error("too many calls wait for an answer", None)),
-                    }
-                }
-                Some(done) = flight.call.join_next() => {
-                    let envelope = done.map_err(|_ended| ErrorData::internal_error("the call ended without a result", None))?;
-                    if self.session.registry().find(&name).is_some_and(|tool| tool.own_name() == "tool_search")
-                        && !is_stateless(&context)
-                    {
-                        drop(context.peer.notify_tool_list_changed().await);
-                    }
-                    return Ok(result::result(&envelope).into());
-                }
-            }
-        }
+        Ok(match self.carry_out(request, &context).await? {
+            Came::Result(envelope) => result::result(&envelope).into(),
+            Came::Question(question) => question.into(),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! A server that somebody has already, with callgate in front: its client notices nothing but what is refused.
 //!
-//! Tools, their calls and results pass by the session, with its rules, its approvals and its record. Prompts and resources are
-//! passed through: they are texts, which the server could as well put into a result. What a server asks of a client (sampling,
+//! Calls of tools, and requests for resources, prompts and completions, pass by the session, with its rules, its approvals and its
+//! record. The lists of what there is are passed through, as the list of tools is. What a server asks of a client (sampling,
 //! elicitation, roots) is not offered to it: such a question would stand beside callgate's own.
 
 use std::sync::Arc;
@@ -10,16 +10,19 @@ use std::time::Duration;
 use callgate::{Session, Subject};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams,
-    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig,
+    GetPromptResponse, Implementation, InputRequiredResult, InputResponses, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
+    ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
 use rmcp::{ErrorData, ServerHandler};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::remote::requests::{ANSWER, Request};
 use crate::remote::{Remote, told};
-use crate::server::{MESSAGE_MAX, ServeError, Server, over_with, room, serve_by};
+use crate::server::{Came, MESSAGE_MAX, ServeError, Server, over_with, room, serve_by};
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
 const SHOWN: u64 = 4 * 1024 * 1024;
@@ -62,9 +65,11 @@ where
 
 /// The server's tools become the session's, by the names that they have.
 fn offer(session: &Session, remote: &Arc<Remote>) {
+    // A tool of the server's that has the name of a request is the one that is left out.
     let tools = remote
-        .tools(shown_as)
+        .requests()
         .into_iter()
+        .chain(remote.tools(shown_as))
         .map(|tool| tool.subject(Subject::Serve).shows(SHOWN).timeout(LONGEST))
         .collect();
     for refused in session.offer_tools_of(remote.name(), tools) {
@@ -100,6 +105,16 @@ struct Wrapped {
     remote: Arc<Remote>,
 }
 
+/// A person's answers to what an earlier try of a request has asked, and which try that was.
+type Answers = (Option<InputResponses>, Option<String>);
+
+/// Result of a request.
+enum Made<T> {
+    Answer(T),
+    /// The client asks its person first.
+    Question(InputRequiredResult),
+}
+
 /// Answer of the server to a request that is passed on, unless the client takes it back.
 async fn passed_on<T>(
     answer: impl Future<Output = Result<T, ServiceError>>,
@@ -117,9 +132,32 @@ async fn passed_on<T>(
     })
 }
 
-/// A person would take a server's question for callgate's.
-fn asks() -> ErrorData {
-    ErrorData::internal_error("the server asks for input, which it is not offered", None)
+impl Wrapped {
+    /// Makes a request as a call of the session, which its rules decide about and which is recorded.
+    async fn make<T: DeserializeOwned>(
+        &self,
+        request: Request,
+        (params, answers): (&impl Serialize, Answers),
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Made<T>, ErrorData> {
+        let failed = |what: String| ErrorData::internal_error(what, None);
+        let mut call = CallToolRequestParams::new(request.name());
+        let params = serde_json::to_value(params).map_err(|error| failed(error.to_string()))?;
+        call.arguments = params.as_object().cloned();
+        (call.input_responses, call.request_state) = answers;
+        let envelope = match self.inner.carry_out(call, context).await? {
+            Came::Result(envelope) => envelope,
+            Came::Question(question) => return Ok(Made::Question(question)),
+        };
+        if let Some(why) = envelope.error_text {
+            return Err(failed(why));
+        }
+        if envelope.metadata.truncated == Some(true) {
+            return Err(failed(format!("the answer has more than {SHOWN} bytes")));
+        }
+        let answer = envelope.data.as_ref().map(|data| data[ANSWER].clone()).unwrap_or_default();
+        serde_json::from_value(answer).map(Made::Answer).map_err(|error| failed(error.to_string()))
+    }
 }
 
 impl ServerHandler for Wrapped {
@@ -151,8 +189,9 @@ impl ServerHandler for Wrapped {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.inner.session().registry();
-        // The session has tools of its own, which are not for this client.
-        if !registry.find(&request.name).is_some_and(|tool| tool.is_of(self.remote.name())) {
+        // The session has tools of its own, which are not for this client; and requests are no tools for it.
+        let is_request = Request::ALL.iter().any(|its| its.name() == request.name);
+        if is_request || !registry.find(&request.name).is_some_and(|tool| tool.is_of(self.remote.name())) {
             return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None));
         }
         self.inner.call_tool(request, context).await
@@ -171,12 +210,11 @@ impl ServerHandler for Wrapped {
         mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        request.input_responses = None;
-        request.request_state = None;
-        match passed_on(self.remote.peer().get_prompt_once(request), &context).await? {
-            answer @ GetPromptResponse::Complete(_) => Ok(answer),
-            GetPromptResponse::InputRequired(_) | _ => Err(asks()),
-        }
+        let answers = (request.input_responses.take(), request.request_state.take());
+        Ok(match self.make(Request::Prompt, (&request, answers), &context).await? {
+            Made::Answer(answer) => GetPromptResponse::Complete(answer),
+            Made::Question(question) => question.into(),
+        })
     }
 
     async fn list_resources(
@@ -200,12 +238,11 @@ impl ServerHandler for Wrapped {
         mut request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        request.input_responses = None;
-        request.request_state = None;
-        match passed_on(self.remote.peer().read_resource_once(request), &context).await? {
-            answer @ ReadResourceResponse::Complete(_) => Ok(answer),
-            ReadResourceResponse::InputRequired(_) | _ => Err(asks()),
-        }
+        let answers = (request.input_responses.take(), request.request_state.take());
+        Ok(match self.make(Request::Resource, (&request, answers), &context).await? {
+            Made::Answer(answer) => ReadResourceResponse::Complete(answer),
+            Made::Question(question) => question.into(),
+        })
     }
 
     async fn complete(
@@ -213,6 +250,10 @@ impl ServerHandler for Wrapped {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        passed_on(self.remote.peer().complete(request), &context).await
+        match self.make(Request::Completion, (&request, Answers::default()), &context).await? {
+            Made::Answer(answer) => Ok(answer),
+            // The protocol has no answer that asks for this one.
+            Made::Question(_) => Err(ErrorData::internal_error("a person has to be asked about completions", None)),
+        }
     }
 }

@@ -19,7 +19,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::skill::{FILE_MAX, FRONT_MAX, FrontMatter, is_name, split};
-use callgate_worker::tools::skill::NAME;
+use callgate_tools::skill::NAME;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Shapes of a result on its way to a surface (C-13): the names that its product has, over the same content.
 
-use callgate_worker::tools::HEAD;
+use callgate_tools::HEAD;
 use serde_json::{Map, Value, json};
 
 /// Treatment of a result.

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, RenameFlags};
 
 use super::{Answer, At, Broker, Caller, Judged, Removing, Renaming, kind};
 use crate::sys::names::{ALL, JUDGE, MOST, NUMBERS};
-use crate::tools::write::TEMPORARY_PREFIX;
+use crate::toolset::TEMPORARY_PREFIX;
 
 /// True if a renaming is a batch.
 pub(super) fn is_asked_for(flags: u32) -> bool {

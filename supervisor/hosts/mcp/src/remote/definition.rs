@@ -7,6 +7,8 @@ use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::requests::Request;
+
 /// Most tools of a server.
 pub(super) const TOOLS_MAX: usize = 256;
 /// Most bytes of a schema, as JSON.
@@ -39,6 +41,8 @@ pub(super) enum Unfit {
         "its name is empty, longer than {NAME_MAX} characters, or has others than letters, digits, `_`, `-`, `.` and `/`"
     )]
     Name,
+    #[error("a request of the protocol has its name")]
+    Request,
     #[error("its schema has more than {SCHEMA_MAX} bytes")]
     Size,
     #[error("its schema is nested deeper than {DEPTH_MAX}")]
@@ -53,6 +57,9 @@ impl Definition {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.chars().all(plain) {
             return Err(Unfit::Name);
+        }
+        if Request::ALL.iter().any(|request| request.method() == tool.name) {
+            return Err(Unfit::Request);
         }
         let schema = bounded(&tool.input_schema)?;
         let output = tool.output_schema.as_deref().map(bounded).transpose()?;
@@ -149,7 +156,7 @@ fn clean_below(value: &mut Value, depth: usize) -> Result<(), Unfit> {
 }
 
 /// Digest of a definition and the command that starts its server: another program of the same name is another server.
-fn digest(definition: &str, command: &[OsString]) -> String {
+pub(super) fn digest(definition: &str, command: &[OsString]) -> String {
     let mut digest = Sha256::new();
     for word in command {
         digest.update((word.len() as u64).to_le_bytes());

@@ -5,6 +5,7 @@
 
 mod definition;
 mod hints;
+pub(crate) mod requests;
 pub(crate) mod told;
 
 use std::ffi::OsString;
