@@ -166,8 +166,8 @@ fn under_no_sandbox_everything_is_open() {
     });
 }
 
-/// A hole that bubblewrap leaves is named, and one that it closes is not; each is so when it is tried without callgate,
-/// too.
+/// A hole that bubblewrap leaves is named, and one that it closes is not: the same as when each is tried without
+/// callgate.
 #[test]
 fn under_bubblewrap_it_names_what_is_open() {
     matrix(&[Host::Namespaces], |target| {

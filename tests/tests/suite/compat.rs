@@ -1,4 +1,4 @@
-//! Everyday programs work inside as it does bare: same output, same exit status, in both strengths.
+//! Everyday programs work inside as they do bare: same output, same exit status, in both strengths.
 
 use std::fs;
 

@@ -114,7 +114,7 @@ fn s2_2_x2_13_read_file_reads_pdfs_where_the_program_is_there() {
     });
 }
 
-/// A reader of PDFs may be taken over by it: it changes nothing that its session may change.
+/// A reader of PDFs may be taken over by one: it changes nothing that its session may change.
 #[test]
 fn x2_13_what_reads_a_pdf_changes_nothing() {
     matrix(Host::STRENGTHS, |target| {

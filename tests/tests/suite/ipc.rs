@@ -50,7 +50,7 @@ fn d4_system_v_ipc_of_the_host_is_out_of_reach() {
     });
 }
 
-/// Objects that a call makes are gone with it: the next call, or the host, does not find it.
+/// Objects that a call makes are gone with it: the next call, or the host, does not find them.
 #[test]
 fn d4_system_v_ipc_of_a_call_does_not_outlive_it() {
     let kinds = [

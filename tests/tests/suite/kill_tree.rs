@@ -116,7 +116,7 @@ fn d2_a_polite_request_is_passed_on() {
 }
 
 /// Processes that a tool leaves running: a daemon, hundreds of children, one that ignores signals, one that is stopped;
-/// and what it leaves in the kernel: System V objects. It says when all of that is there, and then waits or ends.
+/// and what the tool leaves in the kernel: System V objects. It says when all of that is there, and then waits or ends.
 const TREE: &str = r#"
 P=$1 D=$2
 $P double-fork-daemon $D/daemon 60

@@ -95,7 +95,7 @@ fn s0_15_a_rules_grant_bounds_its_command() {
     });
 }
 
-/// The content of `HOME` decides what it does in later calls, which may have more: a call that a rule narrows writes
+/// The content of `HOME` decides what a program does in later calls, which may have more: a call that a rule narrows writes
 /// nothing there. Caches are elsewhere.
 #[test]
 fn s0_15_a_narrowed_call_leaves_home_as_it_is() {

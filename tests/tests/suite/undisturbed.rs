@@ -75,7 +75,7 @@ fn c16_a_broker_that_is_stopped_and_goes_on_misleads_nobody() {
     });
 }
 
-/// A connect waits by a flag that the caller shares, and can change while the broker looks. The others go on.
+/// A connect waits by a flag that its caller can change while the broker looks. The others go on.
 #[test]
 fn a_connect_that_waits_after_all_keeps_nobody_waiting() {
     let script = r#"

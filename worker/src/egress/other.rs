@@ -1,4 +1,4 @@
-//! Connections that are neither HTTP nor TLS by its beginning, where a grant lets it pass.
+//! Connections that are neither HTTP nor TLS by their beginning, where a grant lets it pass.
 //!
 //! A server that reads leniently may take it for a request all the same, of which nobody has read the host (B13). What all of those
 //! have in common is not how they begin, but that they name another host in text, and that a server which has answered before a whole

@@ -296,7 +296,7 @@ async fn change(conn: &mut Conn, asked: &Asked) -> Result<u64, Failed> {
     Ok(changed)
 }
 
-/// Words of the server, for whoever wrote the statement. It never says a password.
+/// Words of the server, for whoever wrote the statement. They never have a password.
 fn words(error: &Error) -> Failed {
     match error {
         Error::Server(said) => {

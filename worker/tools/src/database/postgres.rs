@@ -284,7 +284,7 @@ async fn change(client: &Client, asked: &Asked) -> Result<u64, Failed> {
     Ok(changed)
 }
 
-/// Words of the server, for whoever wrote the statement. It never says a password.
+/// Words of the server, for whoever wrote the statement. They never have a password.
 fn words(error: &Error) -> Failed {
     let Some(said) = error.as_db_error() else {
         let mut why = error.to_string();

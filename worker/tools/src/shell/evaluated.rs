@@ -1,4 +1,4 @@
-//! Words that bash evaluates though it is quoted, found by asking bash: rules with a wildcard allow none of it (C4, C19).
+//! Words that bash evaluates though quoted, found by asking bash: rules with a wildcard allow none of them (C4, C19).
 #![allow(clippy::disallowed_methods, reason = "a directory of the test's own")]
 
 use std::path::Path;
