@@ -919,6 +919,15 @@ fn a_command_is_allowed_in_its_directory() {
     }
     assert!(allows("cd /elsewhere && make *", "/elsewhere") && allows("cd packages/* && make *", "/w/packages/a"));
     assert!(allows("*", "/w/vendor"), "what is about all commands is about all of them");
+    let told = |directory: &str, first: &str| {
+        let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
+        let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
+        let parts = commands::beginning_in(vec![Part::of_text(first), Part::of_text("make")], begin);
+        Value::Command(&parts[1]).told().unwrap()
+    };
+    assert_eq!(told("/w", "true"), "`make`");
+    assert_eq!(told("/w/vendor", "true"), "`make` in vendor");
+    assert_eq!(told("/w", "cd vendor"), "`make` in a directory that is not known before it runs");
     let in_line = |first: &[&str], pattern: &str, action| {
         let words = first.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
         commanded_in_line(pattern, action, (vec![Part::of_words(words), Part::of_text("make test")], "/w"))

@@ -45,7 +45,14 @@ impl Value<'_> {
             Self::Nothing | Self::WholeLine => None,
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) => Some(format!("{path} and all beneath it")),
-            Self::Command(command) => Some(format!("`{}`", command.text().replace(HOLE, "…"))),
+            Self::Command(command) => {
+                let at = match command.directory() {
+                    Directory::Usual => String::new(),
+                    Directory::Other(directory) => format!(" in {directory}"),
+                    Directory::Unknown => " in a directory that is not known before it runs".to_owned(),
+                };
+                Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
+            }
             Self::Input(_) => Some("what it is given to read".to_owned()),
             Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
             Self::Host(host, port) => Some(format!("{host}:{port}")),

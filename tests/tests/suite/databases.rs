@@ -100,7 +100,7 @@ fn a_database_is_listed_as_what_it_may_do() {
                 json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
                 json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} }),
             ];
-            let said = env.file("said", &requests.map(|request| request.to_string()).join("\n"));
+            let said = env.file("said", &requests.map(|request| format!("{request}\n")).concat());
             let script = format!(
                 "(cat '{}'; sleep 2) | '{}' mcp --extra sqlite --extra postgres --extra mysql --profile {profile}",
                 said.text(),
