@@ -73,7 +73,7 @@ impl Glob {
     }
 }
 
-/// Text of the pattern, as it was written.
+/// Prints what was written.
 impl fmt::Debug for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Glob").field(&self.text).finish()
