@@ -98,7 +98,7 @@ impl Remote {
             ServiceError::UnexpectedResponse => {
                 format!("the server `{}` answered with something else than a result", self.spec.name)
             }
-            _ => gone(&self.spec.name),
+            ServiceError::TransportClosed | _ => gone(&self.spec.name),
         };
         // A person would take a server's question for callgate's.
         let asks = || Err("the server asks for input, which it is not offered".to_owned());
