@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::shell::starts::{self, HOLE, Started, Text};
-use crate::shell::{Line, Redirect, Simple, Word};
+use crate::shell::{Line, Redirect, Simple, Word, reading};
 use crate::watchdog::words;
 
 use super::builtins::{evaluates, is_own_name};
@@ -192,6 +192,19 @@ pub(super) fn joined(words: &[Text]) -> String {
 pub fn parts(line: &Line) -> Option<Vec<Part>> {
     let commands = line.understood().ok()?;
     Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
+}
+
+/// The variable by which a line may have bash read what is behind it in another way than the grammar does ([`reading`]), with its
+/// value, if there is one: set by itself or by what a command sets, also one that is started in turn. Builtins whose words may name
+/// any variable are not among them: they count as evaluating.
+#[must_use]
+pub fn read_otherwise(line: &Line) -> Option<String> {
+    let changes = |part: &Part| {
+        let name = part.set.as_ref()?.as_deref()?;
+        let (_, value) = part.text.split_once('=')?;
+        (!reading::keeps(name, value.as_bytes())).then(|| part.shown())
+    };
+    line.commands.iter().flat_map(|command| of_command(command, true)).find_map(|part| changes(&part))
 }
 
 /// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
