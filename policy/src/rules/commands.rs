@@ -73,9 +73,10 @@ impl Part {
         Self { reads: Reads::Input, ..self }
     }
 
-    /// Of a program that is started without a shell, and of all that it starts in turn.
+    /// Of a program that is started without a shell, and of all that it starts in turn. `None` if a shell among these may read its
+    /// line in another way than it was read here ([`reading`]).
     #[must_use]
-    pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
+    pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Option<Vec<Self>> {
         let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
         let outer = Self {
@@ -86,7 +87,14 @@ impl Part {
             set: None,
             reads: Reads::Itself,
         };
-        std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
+        let all: Vec<Self> = std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect();
+        (!all.iter().any(Self::has_bash_read_otherwise)).then_some(all)
+    }
+
+    /// True if it sets a variable by which bash may read what follows in another way than the grammar does.
+    fn has_bash_read_otherwise(&self) -> bool {
+        let set = self.set.as_ref().and_then(Option::as_deref).zip(self.text.split_once('='));
+        set.is_some_and(|(name, (_, value))| !reading::keeps(name, value.as_bytes()))
     }
 
     /// Of a variable that is given a value, by itself or by the command `within`.
@@ -199,12 +207,8 @@ pub fn parts(line: &Line) -> Option<Vec<Part>> {
 /// any variable are not among them: they count as evaluating.
 #[must_use]
 pub fn read_otherwise(line: &Line) -> Option<String> {
-    let changes = |part: &Part| {
-        let name = part.set.as_ref()?.as_deref()?;
-        let (_, value) = part.text.split_once('=')?;
-        (!reading::keeps(name, value.as_bytes())).then(|| part.shown())
-    };
-    line.commands.iter().flat_map(|command| of_command(command, true)).find_map(|part| changes(&part))
+    let mut parts = line.commands.iter().flat_map(|command| of_command(command, true));
+    parts.find(Part::has_bash_read_otherwise).map(|part| part.shown())
 }
 
 /// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
@@ -375,8 +379,16 @@ mod tests {
     #[test]
     fn what_is_started_in_turn_is_a_part() {
         let argv = ["nice", "sh", "-c", "A=1 touch x > y; $z"];
-        let texts: Vec<String> = Part::of_argv(&argv).iter().map(|part| part.text().to_owned()).collect();
+        let texts: Vec<String> = Part::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
         let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
         assert_eq!(texts, wanted);
+    }
+
+    /// C19: what a shell is started with may have it read its line by another character set.
+    #[test]
+    fn c19_what_a_shell_reads_otherwise_is_not_known() {
+        assert_eq!(Part::of_argv(&["env", "LC_ALL=zh_CN.GBK", "sh", "-c", "ls"]), None);
+        assert_eq!(Part::of_argv(&["sh", "-c", "export LANG=$x; ls"]), None);
+        assert!(Part::of_argv(&["env", "LC_ALL=C", "sh", "-c", "ls"]).is_some());
     }
 }

@@ -510,12 +510,12 @@ impl Served {
         let broker = Arc::new(Mutex::new(broker));
         let tracer = Tracer::of(&broker, watchdogs)?;
         let shared = Arc::clone(&broker);
-        let answers = start_thread(move || match tracer {
+        let answers = start_thread("cg-broker", move || match tracer {
             Some(tracer) => tracer.run(),
             None => answer_all(&shared),
         })?;
         let shared = Arc::clone(&broker);
-        let hears = start_thread(move || hearing.run(&shared))?;
+        let hears = start_thread("cg-hears", move || hearing.run(&shared))?;
         // What is open is closed by the kernel, when this process ends: then nothing lingers.
         let broker = ManuallyDrop::new(broker);
         let served = wait_for_the_end(supervisor, &listener, zygotes.iter().chain([&answers, &hears]));
@@ -553,9 +553,9 @@ fn is_gone(happened: PollFlags) -> bool {
 }
 
 /// Starts a thread of the broker. Returns what its end closes.
-fn start_thread(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<OwnedFd> {
+fn start_thread(name: &str, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<OwnedFd> {
     let (ours, its) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    std::thread::Builder::new().name("cg-broker".to_owned()).stack_size(THREADS_STACK).spawn(move || {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(THREADS_STACK).spawn(move || {
         let _its = its;
         // The session ends with it, whatever it met.
         let _met: io::Result<()> = work();
@@ -631,7 +631,7 @@ impl Ending {
         self.over.store(true, Ordering::Release);
         // What is not cleared in time stays, as after a broker that was killed: what calls may not leave beside a granted name.
         let shared = Arc::clone(broker);
-        let clears = start_thread(move || {
+        let clears = start_thread("cg-clears", move || {
             locked(&shared).calls.clear();
             Ok(())
         });
