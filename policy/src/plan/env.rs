@@ -10,6 +10,7 @@ use super::facts::{HostFacts, PlanError};
 use super::{Exec, Strength};
 use crate::manifest::Env;
 use crate::path::HostPath;
+use crate::shell::reading;
 
 pub use self::offline::{OFFLINE, OFFLINE_SIGNS};
 
@@ -200,7 +201,7 @@ pub struct Sources<'a> {
 ///
 /// # Errors
 ///
-/// [`PlanError::FixedVariable`] for a name that callgate decides.
+/// [`PlanError::FixedVariable`] for a name that callgate decides, [`PlanError::Reading`] for one by which shells read lines in another way.
 pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanError> {
     Ok(explain(sources)?.into_iter().filter_map(|variable| Some((variable.name, variable.value?))).collect())
 }
@@ -209,10 +210,15 @@ pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanE
 ///
 /// # Errors
 ///
-/// [`PlanError::FixedVariable`] for a name that callgate decides.
+/// [`PlanError::FixedVariable`] for a name that callgate decides, [`PlanError::Reading`] for one by which shells read lines in another way.
 pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
     if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| is_fixed(name)) {
         return Err(PlanError::FixedVariable(name.clone()));
+    }
+    let passed = env.pass.iter().filter_map(|name| Some((name, facts.env.get(name)?.clone())));
+    let set = env.set.iter().map(|(name, value)| (name, HostPath::from(value.as_str())));
+    if let Some((name, value)) = passed.chain(set).find(|(name, value)| !keeps_reading(name, value)) {
+        return Err(PlanError::Reading { name: name.clone(), value });
     }
     let mut all = BTreeMap::new();
     let mut add = |name: &str, fate, value, why: &str| {
@@ -237,6 +243,10 @@ pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Varia
     }
     for (name, value) in &facts.env {
         match why_passed(name, env) {
+            Some(_) if reading::is_locale(name) && !keeps_reading(name, value) => {
+                add(name, Fate::Set, Some(reading::LOCALE.into()), WHY_UTF8);
+            }
+            Some(_) if !keeps_reading(name, value) => add(name, Fate::Dropped, None, WHY_UTF8),
             Some(why) => add(name, Fate::Passed, Some(value.clone()), why),
             // One that callgate sets has that value already.
             None if offline && OFFLINE.iter().any(|(set, ..)| set == name) && !named(name) => {}
@@ -252,6 +262,15 @@ pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Varia
     add("TMPDIR", Fate::Set, private("tmp"), "the session's own");
     add("SHELL", Fate::Set, Some("/bin/bash".into()), "the shell that is there");
     Ok(all.into_values().collect())
+}
+
+/// Why programs get another locale than their caller's.
+const WHY_UTF8: &str =
+    "the caller's has another character set than UTF-8, by which a shell would read other commands than rules do";
+
+/// True if shells that get this variable read lines as rules do.
+fn keeps_reading(name: &str, value: &HostPath) -> bool {
+    reading::keeps(name, value.as_bytes())
 }
 
 fn why_passed(name: &str, env: &Env) -> Option<&'static str> {

@@ -85,6 +85,17 @@ pub enum PlanError {
     /// `[env]` names what callgate decides.
     #[error("the environment variable {0} is set by callgate and can be neither passed nor set")]
     FixedVariable(String),
+    /// `[env]` or `--env` has a value by which shells read command lines in another way than rules do.
+    #[error(
+        "the environment variable {name}={value}: a shell would read command lines in another way than rules do; leave it out, or \
+         name a locale with UTF-8, such as C.UTF-8"
+    )]
+    Reading {
+        /// The variable.
+        name: String,
+        /// Its value.
+        value: HostPath,
+    },
     /// `--env` names what decides which code programs run, where single programs are granted.
     #[error(
         "--env {0}: the variable decides what programs load or run, and this session grants single programs; if you mean it, \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
 use crate::shell::starts::{self, HOLE, Started, Text};
-use crate::shell::{Line, Redirect, Simple, Word};
+use crate::shell::{Line, Redirect, Simple, Word, reading};
 use crate::watchdog::words;
 
 use super::builtins::{evaluates, is_own_name};
@@ -138,9 +138,10 @@ impl Part {
         Self { reads: Reads::Input, ..self }
     }
 
-    /// Parts of a program that is started without a shell, and of all that it starts in turn.
+    /// Of a program that is started without a shell, and of all that it starts in turn. `None` if a shell among these may read its
+    /// line in another way than it was read here ([`reading`]).
     #[must_use]
-    pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
+    pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Option<Vec<Self>> {
         let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
         let outer = Self {
@@ -152,7 +153,14 @@ impl Part {
             reads: Reads::Itself,
             directory: Directory::default(),
         };
-        std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
+        let all: Vec<Self> = std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect();
+        (!all.iter().any(Self::has_bash_read_otherwise)).then_some(all)
+    }
+
+    /// True if it sets a variable by which bash may read what follows in another way than the grammar does.
+    fn has_bash_read_otherwise(&self) -> bool {
+        let set = self.set.as_ref().and_then(Option::as_deref).zip(self.text.split_once('='));
+        set.is_some_and(|(name, (_, value))| !reading::keeps(name, value.as_bytes()))
     }
 
     /// A part for a variable that is given a value, by itself or by the command `within`.
@@ -315,7 +323,16 @@ pub fn parts(line: &Line) -> Option<Vec<Part>> {
     Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
 }
 
-/// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
+/// The variable by which a line may have bash read what is behind it in another way than the grammar does ([`reading`]), with its
+/// value, if there is one: set by itself or by what a command sets, also one that is started in turn. Builtins whose words may name
+/// any variable are not among them: they count as evaluating.
+#[must_use]
+pub fn read_otherwise(line: &Line) -> Option<String> {
+    let mut parts = line.commands.iter().flat_map(|command| of_command(command, true));
+    parts.find(Part::has_bash_read_otherwise).map(|part| part.shown())
+}
+
+/// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
 #[must_use]
 pub fn shown(line: &Line) -> Option<Vec<String>> {
     let commands = line.understood().ok()?;
@@ -483,8 +500,16 @@ mod tests {
     #[test]
     fn what_is_started_in_turn_is_a_part() {
         let argv = ["nice", "sh", "-c", "A=1 touch x > y; $z"];
-        let texts: Vec<String> = Part::of_argv(&argv).iter().map(|part| part.text().to_owned()).collect();
+        let texts: Vec<String> = Part::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
         let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
         assert_eq!(texts, wanted);
+    }
+
+    /// C19: what a shell is started with may have it read its line by another character set.
+    #[test]
+    fn c19_what_a_shell_reads_otherwise_is_not_known() {
+        assert_eq!(Part::of_argv(&["env", "LC_ALL=zh_CN.GBK", "sh", "-c", "ls"]), None);
+        assert_eq!(Part::of_argv(&["sh", "-c", "export LANG=$x; ls"]), None);
+        assert!(Part::of_argv(&["env", "LC_ALL=C", "sh", "-c", "ls"]).is_some());
     }
 }

@@ -13,7 +13,7 @@ mod scripts;
 
 use crate::path::HostPath;
 
-use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word};
+use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word, reading};
 
 pub use commands::{RULES, Rule};
 
@@ -89,7 +89,7 @@ fn simple(command: &Simple) -> Result<(), Refusal> {
 }
 
 /// Variables that change how text is shown, and nothing else.
-const HARMLESS: &[&str] = &["LANG", "LANGUAGE", "TZ", "NO_COLOR", "COLUMNS", "LINES", "CLICOLOR", "POSIXLY_CORRECT"];
+const HARMLESS: &[&str] = &["LANGUAGE", "TZ", "NO_COLOR", "COLUMNS", "LINES", "CLICOLOR"];
 
 /// A variable of the line's own, in small letters: bash gives none of them a meaning, but for proxies, which curl reads.
 fn is_own(name: &str) -> bool {
@@ -102,9 +102,11 @@ fn is_own(name: &str) -> bool {
 }
 
 fn assigns(Assignment { name, values }: &Assignment, alone: bool) -> Result<(), Refusal> {
-    let shown = HARMLESS.contains(&name.as_str()) || name.starts_with("LC_");
-    let plain =
-        |value: &Word| value.text().is_some_and(|text| !text.starts_with(['/', ':', '.']) && !text.contains(".."));
+    let shown = HARMLESS.contains(&name.as_str()) || reading::is_locale(name);
+    let plain = |value: &Word| {
+        let is_plain = |text: &str| !text.starts_with(['/', ':', '.']) && !text.contains("..");
+        value.text().is_some_and(|text| is_plain(text) && reading::keeps(name, text.as_bytes()))
+    };
     if (alone && is_own(name)) || (shown && values.iter().all(plain)) {
         return Ok(());
     }

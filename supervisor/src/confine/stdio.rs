@@ -3,6 +3,7 @@
 use callgate_worker::protocol::ProgramFds;
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -135,6 +136,8 @@ impl Stdio {
     /// as its filter lets it, and two pipes.
     pub(crate) fn joined() -> io::Result<(Self, [OwnedFd; 3])> {
         let ((input, stdin), (stdout, output), (stderr, error)) = (UnixStream::pair()?, io::pipe()?, io::pipe()?);
+        // The program can write to its end as well, and send descriptors: nobody takes them, so the kernel is not to keep any.
+        stdin.shutdown(Shutdown::Read)?;
         let worker = [stdin.into(), stdout.into(), stderr.into()];
         Ok((Self::new(input.into(), output.into(), error.into()), worker))
     }

@@ -416,12 +416,13 @@ impl Session {
         let key = call.key();
         // A line that nothing looks at is for those rules alone that are about all of them.
         let commands = match &call.needs.shell {
-            Some(ShellNeed::Program { argv }) => Some(Part::of_argv(&words(argv))),
+            Some(ShellNeed::Program { argv }) => Part::of_argv(&words(argv)),
             Some(ShellNeed::CommandLine { .. }) | None => {
                 call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.needs))
             }
         };
-        let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
+        let is_looked_at = call.line.is_some() || matches!(call.needs.shell, Some(ShellNeed::Program { .. }));
+        let unseen = if is_looked_at { Value::UnknownCommand } else { Value::WholeLine };
         let asks = || call.needs.asks.as_deref().map(Part::of_text);
         let statement = call.needs.sql.as_ref().map(|sql| Part::of_statement(&sql.statement.text)).or_else(asks);
         let input = call.tool.input_of(call.args);
@@ -548,7 +549,7 @@ impl Session {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
         let words = words(argv);
         let commands = Part::of_argv(&words);
-        let (named, reach) = parts(needs, (Some(&commands), Value::UnknownCommand), &self.effective);
+        let (named, reach) = parts(needs, (commands.as_deref(), Value::UnknownCommand), &self.effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
         let ruled = RuledCall { tool: PROGRAM, subject, key: &key, named, reach, ..RuledCall::default() };
         self.judge(&ruled, &mut Known::default()).map(drop)

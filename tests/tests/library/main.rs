@@ -7,6 +7,7 @@ mod approvals;
 mod background;
 mod batch;
 mod declared;
+mod endpoint;
 mod everyday;
 mod hidden;
 mod host;

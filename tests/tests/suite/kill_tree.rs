@@ -382,3 +382,97 @@ open('letting-go', 'w').close()";
         assert_eq!(survivors(&file), Vec::<String>::new());
     });
 }
+
+/// Stops the thread of a broker that answers, in the middle of an answer: at a system call that it makes for a caller, and makes at no
+/// other time. It goes on when this thread ends.
+#[allow(unsafe_code, reason = "no safe wrapper traces a thread")]
+fn stop_in_an_answer(broker: u32) -> i32 {
+    let tasks = fs::read_dir(format!("/proc/{broker}/task")).unwrap().flatten();
+    let tasks = tasks.filter(|task| fs::read_to_string(task.path().join("comm")).unwrap() == "cg-broker\n");
+    let mut threads = tasks.map(|task| task.file_name().to_str().unwrap().parse::<i32>().unwrap());
+    // Their first is the one that watches for the end.
+    let thread = threads.find(|thread| thread.cast_unsigned() != broker).unwrap();
+    let trace = |request: libc::c_uint, value: usize| {
+        // SAFETY: no request among those below takes an address.
+        let done = unsafe { libc::ptrace(request, thread, 0_usize, value) };
+        assert_eq!(done, 0, "ptrace {request}: {}", std::io::Error::last_os_error());
+    };
+    trace(libc::PTRACE_SEIZE, usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap());
+    trace(libc::PTRACE_INTERRUPT, 0);
+    loop {
+        // SAFETY: the status is not wanted.
+        assert_eq!(unsafe { libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL) }, thread);
+        let call = fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap();
+        if call.split(' ').next() == Some(&libc::SYS_readlinkat.to_string()) {
+            return thread;
+        }
+        trace(libc::PTRACE_SYSCALL, 0);
+    }
+}
+
+/// D12: the thread of a broker that serves the call sleeps in the kernel, as it did for as long as a call said when it was the last
+/// to close a lingering socket. The session ends all the same, and nothing of it is left.
+#[test]
+fn d12_a_thread_that_serves_and_sleeps_holds_up_no_end() {
+    matrix(Host::STRENGTHS, |target| {
+        let tree = Tree::new(target, 0o23);
+        let asks = "while :; do ( : 3<>/dev/tcp/127.0.0.1/9 ) 2>/dev/null; done & exec /bin/bash \"$@\"";
+        let words = tree.words("wait");
+        let words: Vec<&str> = ["/bin/bash", "-c", asks].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let run = tree.env.sandbox().variable("TMPDIR", tree.temporary.to_str().unwrap());
+        let mut child = tree.spawn(run.command(&words));
+        let broker = tree.processes().into_iter().filter(|(_, comm)| comm == "cg-broker").map(|(pid, _)| pid).min();
+        let broker = broker.unwrap();
+        let thread = stop_in_an_answer(broker);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ended = eventually_or_not(|| {
+            reap(thread);
+            !fs::exists(format!("/proc/{broker}")).unwrap()
+        });
+        if !ended {
+            kill(&[broker.to_string()]);
+            reap(thread);
+        }
+        assert!(ended, "the broker has not ended");
+        tree.assert_gone();
+    });
+}
+
+/// Takes note of the end of a thread that this one traces, or the kernel keeps its process.
+#[allow(unsafe_code, reason = "no safe wrapper waits for a thread")]
+fn reap(thread: i32) {
+    // SAFETY: the status is not wanted.
+    unsafe { libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
+}
+
+/// D11, D12: who closes a connection that lingers waits until all of it has been taken, for as long as the socket says. The last to close it may be
+/// a process of callgate's, or the kernel's own for all of the host. So it is said to be set, and is not, also for what a server
+/// accepts.
+#[test]
+fn d11_d12_no_socket_of_a_call_lingers() {
+    let script = "
+import socket, struct, time
+def set_to(s, seconds): s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, seconds)); return s
+def waits(s):
+    s.setblocking(False)
+    try:
+        while True: s.send(bytes(1 << 20))
+    except BlockingIOError: pass
+    begun = time.monotonic(); s.close()
+    return time.monotonic() - begun > 1.5
+server = set_to(socket.create_server(('127.0.0.1', 0)), 2)
+def pair():
+    client = socket.create_connection(server.getsockname())
+    return client, server.accept()[0]
+a, b = pair()
+c, d = pair()
+print(waits(set_to(a, 2)), waits(d), struct.unpack('ii', b.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0])";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (run, printed) in [(env.bare(), "True True 1\n"), (env.sandbox(), "False False 0\n")] {
+            let ended = run.run(&["/usr/bin/python3", "-c", script]);
+            assert_eq!(ended.stdout, printed, "{ended:?}");
+        }
+    });
+}

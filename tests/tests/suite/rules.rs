@@ -774,3 +774,86 @@ fn a_granted_tree_that_is_not_there_is_named() {
         assert_eq!(run().status.code(), Some(0), "the control");
     });
 }
+
+/// C19: in a locale whose characters may end in a backslash, bash reads another command than the rules do. Neither the caller, nor a
+/// manifest, nor a line of its own has a shell read so.
+#[test]
+fn c19_no_locale_has_bash_read_other_commands_than_rules_do() {
+    // In UTF-8 all of it is one word in quotes.
+    const LINE: &str = "echo \"\u{4e2d}\\\"; touch PWNED #\"";
+    const LOCALE: &str = "zh_CN.GB18030";
+    let locales = tempfile::tempdir().unwrap();
+    fs::set_permissions(locales.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let made = locales.path().join("zh_CN.gb18030");
+    let mut localedef = std::process::Command::new("localedef");
+    // It warns of what the charset lacks, by its status too.
+    localedef.args(["-i", "zh_CN", "-f", "GB18030", "--no-archive", "--quiet"]).arg(&made);
+    drop(localedef.output().unwrap());
+    assert!(made.join("LC_CTYPE").is_file(), "the package `locales` is there");
+    let path = locales.path().display().to_string();
+    let rules = rule("bash", "touch *", "deny");
+    let read = format!("read = [\"{path}/**\"]");
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let hit = env.workspace().join("PWNED");
+        let bash = |more: &str, variables: &[(&str, &str)], command: &str| {
+            env.workspace_file("m.toml", &format!("mode = \"yolo\"\n{more}\n{rules}{GRANTS}{read}\n"));
+            let callgate = Binaries::of_this_build().callgate().display().to_string();
+            let arguments = json!({ "command": command }).to_string();
+            let run = variables.iter().fold(env.weakened(), |run, (name, value)| run.variable(name, value));
+            let ended = run.run(&[&callgate, "call", "--manifest", "m.toml", "bash", &arguments]);
+            assert!(!hit.exists(), "{command}: {ended:?}");
+            ended
+        };
+        let bare = |line: &str| {
+            let run = env.bare().variable("LOCPATH", &path).variable("LC_ALL", "").variable("LC_CTYPE", "");
+            run.run(&["/bin/bash", "-c", line]);
+            fs::remove_file(&hit).is_ok()
+        };
+        assert!(!bare(LINE), "the control: not without such a locale");
+
+        // The caller's locale is another one inside.
+        let caller = [("LOCPATH", path.as_str()), ("LC_ALL", LOCALE), ("LANG", LOCALE), ("LANGUAGE", "de:fr")];
+        let ended = bash("", &caller, "echo \"$LOCPATH,$LC_ALL,$LANG,$LANGUAGE\"");
+        assert!(ended.stdout.contains(",C.UTF-8,C.UTF-8,de:fr"), "{ended:?}");
+        assert!(bash("", &caller, LINE).stdout.contains("touch PWNED #"), "the control: it is a word");
+        // What a manifest says that does the same is an error, which names it.
+        for (set, named) in [
+            (format!("LOCPATH = {path:?}"), "LOCPATH="),
+            (format!("LC_CTYPE = \"{LOCALE}\""), "LC_CTYPE=zh_CN.GB18030"),
+            ("POSIXLY_CORRECT = \"1\"".to_owned(), "POSIXLY_CORRECT=1"),
+        ] {
+            let ended = bash(&format!("env.set = {{ {set} }}"), &[], LINE);
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(!ended.status.success() && said.contains(named) && said.contains("C.UTF-8"), "{set}: {ended:?}");
+        }
+        let passed = bash("env.pass = [\"LC_ALL\"]", &caller, LINE);
+        assert!(
+            passed.stdout.contains("LC_ALL=zh_CN.GB18030") || passed.stderr.contains("LC_ALL=zh_CN.GB18030"),
+            "{passed:?}"
+        );
+        // A line that sets one is not understood, so that no rule takes it for what it seems to be.
+        for set in [
+            "export LC_ALL=LOCALE\nLINE",
+            "LC_ALL=LOCALE\nLINE",
+            "for LC_ALL in LOCALE; do :; done\nLINE",
+            "printf -v LC_ALL %s LOCALE\nLINE",
+            "f() { local LC_ALL=LOCALE; eval \"$1\"; }; f 'LINE'",
+            "env LC_ALL=LOCALE bash -c 'LINE'",
+            "bash -c 'LC_ALL=LOCALE\nLINE'",
+        ] {
+            let line = set.replace("LOCALE", LOCALE).replace("LINE", LINE);
+            assert!(bare(&line), "the control: bash does, by {set}");
+            let ended = bash("", &[], &line);
+            assert_eq!(ended.status.code(), Some(77), "{set}: {ended:?}");
+        }
+        let nested = format!("env LOCPATH={path} LC_ALL={LOCALE} bash -c '{LINE}'");
+        assert_eq!(bash("", &[], &nested).status.code(), Some(77));
+        assert!(bare(&nested));
+        // The control: those with UTF-8 are, and so is none.
+        for fine in ["LC_ALL=C sort </dev/null", "export LC_ALL=C.UTF-8 LANG=de_DE.UTF-8; env -u LC_ALL true"] {
+            let ended = bash("", &[], &format!("{fine}\n{LINE}"));
+            assert!(ended.status.success() && ended.stdout.contains("touch PWNED"), "{fine}: {ended:?}");
+        }
+    });
+}

@@ -17,7 +17,7 @@ use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices, Own};
 use super::debug::ExitTracer;
 use super::fifos::Waiting;
-use super::ipc::Objects;
+use super::ipc::{AllObjects, Objects};
 use super::sockets::Sockets;
 use super::tracer::process_of;
 use super::watches::Watches;
@@ -48,7 +48,7 @@ pub(super) struct Call {
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
     /// Where its connections to the session's endpoint go, if it may make any.
-    pub(super) endpoint: Option<Channel>,
+    pub(super) endpoint: Option<Endpoint>,
     pub(super) fifos: Waiting,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
@@ -92,7 +92,15 @@ impl Call {
     }
 }
 
-/// Places that a call may read. Looked up only by calls that watch files, for there are many.
+/// The endpoint of a call that is an agent's program.
+pub(super) struct Endpoint {
+    /// To the supervisor.
+    pub(super) channel: Channel,
+    /// Counts the threads that carry its connections, by its copies.
+    pub(super) carried: Arc<()>,
+}
+
+/// What a call may read. Looked up only by calls that watch files, for there are many.
 #[derive(Default)]
 struct Readable {
     /// `None` for all that the session may.
@@ -137,6 +145,7 @@ pub(super) struct Calls {
     only: Option<Pid>,
     /// Changes of calls that are over, until somebody asks.
     over: HashMap<u64, Collected>,
+    objects: AllObjects,
 }
 
 impl Calls {
@@ -149,6 +158,7 @@ impl Calls {
             next: 0,
             only: None,
             over: HashMap::new(),
+            objects: AllObjects::default(),
         }
     }
 
@@ -157,7 +167,12 @@ impl Calls {
         self.write.paths().cloned().collect()
     }
 
-    /// True if two paths lie in trees that count as file systems of their own.
+    /// The System V objects of all calls.
+    pub(super) fn objects(&self) -> AllObjects {
+        self.objects.clone()
+    }
+
+    /// Whether two paths lie in trees that count as file systems of their own.
     pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
         self.write.are_apart(one, other)
     }
@@ -177,7 +192,7 @@ impl Calls {
             serves_session: false,
             endpoint: None,
             fifos: Waiting::default(),
-            objects: Objects::default(),
+            objects: Objects::new(&self.objects),
             changes: Collected::new(&self.own),
             exit_tracer: None,
             started: Arc::default(),
@@ -234,7 +249,7 @@ impl Calls {
     /// Its call is the program that is the session's agent, whose connections to the endpoint go there.
     pub(super) fn give_endpoint(&mut self, worker: Pid, endpoint: Option<OwnedFd>) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.endpoint = endpoint.map(Channel::from);
+            call.endpoint = endpoint.map(|fd| Endpoint { channel: Channel::from(fd), carried: Arc::default() });
         }
     }
 

@@ -3,7 +3,8 @@
 //! Keys are the call's: the broker makes a private object for each. Ids are numbers, not pointers, so once one
 //! is known to be the call's own the kernel may be left to carry on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::caller::Caller;
 use super::metadata::int;
@@ -43,20 +44,80 @@ impl Kind {
 }
 
 /// A call's objects. Dropped with the call, and with it everything in it.
-#[derive(Default)]
 pub(super) struct Objects {
     /// Each with the bytes that it can come to: memory that belongs to no process.
     ids: HashMap<(Kind, i32), u64>,
     keys: HashMap<(Kind, i32), i32>,
+    all: AllObjects,
+}
+
+/// The objects of all calls of a session. They have a lock of their own, under which nothing waits, so that the session's end can
+/// remove them while the broker's lock is held.
+#[derive(Clone, Default)]
+pub(super) struct AllObjects(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    ids: HashSet<(Kind, i32)>,
+    /// True if the session has ended: no more are made.
+    closed: bool,
+}
+
+impl AllObjects {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one, unless the session has ended.
+    fn make(&self, kind: Kind, make: impl FnOnce() -> std::io::Result<i32>) -> Result<i32, i32> {
+        let mut known = self.known();
+        if known.closed {
+            return Err(libc::EPERM);
+        }
+        let id = make().map_err(errno)?;
+        known.ids.insert((kind, id));
+        Ok(id)
+    }
+
+    fn forget(&self, kind: Kind, id: i32) {
+        self.known().ids.remove(&(kind, id));
+    }
+
+    /// Removes one, if it is still the broker's.
+    fn remove(&self, kind: Kind, id: i32) {
+        let mut known = self.known();
+        if known.ids.remove(&(kind, id)) {
+            remove(kind, id);
+        }
+    }
+
+    /// Removes all of them; no more are made.
+    pub(super) fn close(&self) {
+        let mut known = self.known();
+        known.closed = true;
+        known.ids.drain().for_each(|(kind, id)| remove(kind, id));
+    }
+}
+
+/// Removes an object, if it is still the broker's.
+fn remove(kind: Kind, id: i32) {
+    if kind != Kind::Memory || is_of_the_broker(id) {
+        // Removed by the call itself in the meantime: as well.
+        drop(kind.remove(id));
+    }
 }
 
 /// Most objects of a call: a host has room for 4,096 segments (SHMMNI in linux/shm.h).
 const MOST: usize = 1024;
 
 impl Objects {
-    /// True if an id is of an object of the call. A segment may have gone without having been removed here, for the
-    /// kernel removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one
-    /// day.
+    /// Makes the record of a call that has none yet.
+    pub(super) fn new(all: &AllObjects) -> Self {
+        Self { ids: HashMap::new(), keys: HashMap::new(), all: all.clone() }
+    }
+
+    /// Whether an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
+    /// removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one day.
     fn is_own(&mut self, kind: Kind, id: i32) -> bool {
         if !self.ids.contains_key(&(kind, id)) {
             return false;
@@ -70,6 +131,7 @@ impl Objects {
 
     fn forget(&mut self, kind: Kind, id: i32) -> Option<u64> {
         self.keys.retain(|(k, _), known| !(*k == kind && *known == id));
+        self.all.forget(kind, id);
         self.ids.remove(&(kind, id))
     }
 }
@@ -85,13 +147,7 @@ fn is_of_the_broker(id: i32) -> bool {
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        for (kind, id) in self.ids.keys() {
-            if *kind == Kind::Memory && !is_of_the_broker(*id) {
-                continue;
-            }
-            // Removed by the call itself in the meantime: as well.
-            drop(kind.remove(*id));
-        }
+        self.ids.keys().for_each(|(kind, id)| self.all.remove(*kind, *id));
     }
 }
 
@@ -133,15 +189,12 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
         // As shmget(2), semget(2) and msgget(2) say it of the system's own bounds.
         return Err(libc::ENOSPC);
     }
-    let id = match kind {
-        Kind::Memory => {
-            let size = usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?;
-            ipc::shm_create(size, flags | OWNERS)
-        }
+    let size = usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?;
+    let id = objects.all.make(kind, || match kind {
+        Kind::Memory => ipc::shm_create(size, flags | OWNERS),
         Kind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
         Kind::Messages => ipc::msg_create(flags),
-    }
-    .map_err(errno)?;
+    })?;
     objects.ids.insert((kind, id), bytes);
     if !private {
         objects.keys.insert((kind, key), id);

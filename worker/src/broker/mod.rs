@@ -37,8 +37,10 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,7 @@ use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::changes::Notices;
 use self::exec::Gate;
+use self::ipc::AllObjects;
 use self::keeper::Keeper;
 use self::mounts::Mounts;
 use self::network::Network;
@@ -245,7 +248,7 @@ fn start(
         debug: plan.debug,
         gate,
         masks: Masks { first: umask.bits(), told: plan.writer().is_broker(), changed: None, own: 0 },
-        over: false,
+        over: Arc::default(),
     };
     let mut zygotes_ends = channels.iter().map(Channel::as_fd);
     let ends = SessionFds {
@@ -453,8 +456,8 @@ struct Broker {
     gate: Option<Gate>,
     masks: Masks,
     hand_over: HandOver,
-    /// The session is: whoever still asks is refused.
-    over: bool,
+    /// True if the session is over: whoever still asks is refused.
+    over: Arc<AtomicBool>,
 }
 
 /// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
@@ -504,72 +507,162 @@ impl Served {
     /// Until the supervisor is gone, or nobody is left to be served; then ends what still runs.
     ///
     /// Questions have a thread of their own, which waits in the kernel on the listener itself: only so is it handed the asker's
-    /// own processor, and no other is woken (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). All else is heard here. One lock is around
-    /// the whole: one act after the other.
+    /// own processor, and no other is woken (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). Another hears what supervisor, workers and
+    /// egress say. One lock is around the whole: one act after the other. This thread never takes it, so that the
+    /// session ends whatever the others wait for: a file system, a peer, a close(2).
     fn serve(self, supervisor: &Channel) -> io::Result<()> {
         let Self { broker, zygotes, watchdogs, .. } = self;
-        let (listener, mut registrations) = (Arc::clone(&broker.listener), broker.registrations.clone());
-        // Until it is gone.
-        let mut egress = broker.egress.as_ref().map(Network::channel);
+        let ending = Ending::of(&broker);
+        let listener = Arc::clone(&broker.listener);
+        let hearing = Hearing {
+            supervisor: Channel::from(supervisor.as_fd().try_clone_to_owned()?),
+            registrations: broker.registrations.clone(),
+            egress: broker.egress.as_ref().map(Network::channel),
+        };
         let broker = Arc::new(Mutex::new(broker));
         let tracer = Tracer::of(&broker, watchdogs)?;
-        // Closed by the thread's end.
-        let (answering, answers) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let answerer = Arc::clone(&broker);
-        std::thread::Builder::new().name("cg-broker".to_owned()).stack_size(ANSWERS_STACK).spawn(move || {
-            let _answers = answers;
-            match tracer {
-                Some(tracer) => tracer.run(),
-                None => answer_all(&answerer),
-            }
+        let shared = Arc::clone(&broker);
+        let answers = start_thread("cg-broker", move || match tracer {
+            Some(tracer) => tracer.run(),
+            None => answer_all(&shared),
         })?;
-        let served = loop {
-            // Its end alone: that nobody is left who could ask.
-            let mut fds = vec![PollFd::new(listener.as_fd(), PollFlags::empty())];
-            let waited = [supervisor.as_fd(), answering.as_fd()].into_iter();
-            let waited = waited.chain(zygotes.iter().map(OwnedFd::as_fd));
-            fds.extend(waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-            let channels = registrations.iter().chain(&egress);
+        let shared = Arc::clone(&broker);
+        let hears = start_thread("cg-hears", move || hearing.run(&shared))?;
+        // What is open is closed by the kernel, when this process ends: then nothing lingers.
+        let broker = ManuallyDrop::new(broker);
+        let served = wait_for_the_end(supervisor, &listener, zygotes.iter().chain([&answers, &hears]));
+        served.and(ending.end(&broker))
+    }
+}
+
+/// Waits until the supervisor is gone, nobody is left who could ask, or one of the others has ended.
+fn wait_for_the_end<'a>(
+    supervisor: &Channel,
+    listener: &OwnedFd,
+    others: impl Iterator<Item = &'a OwnedFd>,
+) -> io::Result<()> {
+    let mut fds = vec![PollFd::new(supervisor.as_fd(), PollFlags::empty())];
+    // Its end alone: what it is asked wakes nobody here.
+    fds.push(PollFd::new(listener.as_fd(), PollFlags::empty()));
+    fds.extend(others.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+    loop {
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let mut happened = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+        let supervisors = happened.next().is_some_and(is_gone);
+        let asked = happened.next().is_some_and(notify::says_over);
+        if supervisors || asked || happened.any(|other| !other.is_empty()) {
+            return Ok(());
+        }
+    }
+}
+
+/// True if a poll of a channel says that its other end is closed.
+fn is_gone(happened: PollFlags) -> bool {
+    happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)
+}
+
+/// Starts a thread of the broker. Returns what its end closes.
+fn start_thread(name: &str, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<OwnedFd> {
+    let (ours, its) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    std::thread::Builder::new().name(name.to_owned()).stack_size(THREADS_STACK).spawn(move || {
+        let _its = its;
+        // The session ends with it, whatever it met.
+        let _met: io::Result<()> = work();
+    })?;
+    Ok(ours)
+}
+
+/// The thread that hears what supervisor, workers and egress say.
+struct Hearing {
+    supervisor: Channel,
+    /// Until all who could register have let go of it.
+    registrations: Option<Arc<Channel>>,
+    /// Until it is gone.
+    egress: Option<Arc<Channel>>,
+}
+
+impl Hearing {
+    fn run(mut self, broker: &Mutex<Broker>) -> io::Result<()> {
+        loop {
+            let mut fds = vec![PollFd::new(self.supervisor.as_fd(), PollFlags::POLLIN)];
+            let channels = self.registrations.iter().chain(&self.egress);
             fds.extend(channels.map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(e) => break Err(e.into()),
+                Err(e) => return Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            let [asked, supervisors, rest @ ..] = happened.as_slice() else { break Ok(()) };
-            let (ends, rest) = rest.split_at(zygotes.len() + 1);
-            let (registration, said) = rest.split_at(usize::from(registrations.is_some()));
-            let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
-            if notify::says_over(*asked) || supervisors.intersects(gone) || ends.iter().any(|end| !end.is_empty()) {
-                break Ok(());
-            }
-            let mut broker = locked(&broker);
+            let [supervisors, rest @ ..] = happened.as_slice() else { return Ok(()) };
+            let (registration, said) = rest.split_at(usize::from(self.registrations.is_some()));
+            let mut broker = locked(broker);
             if registration.iter().any(|happened| !happened.is_empty()) {
-                if let Err(e) = broker.register_all() {
-                    break Err(e);
-                }
-                registrations = broker.registrations.clone();
+                broker.register_all()?;
+                self.registrations = broker.registrations.clone();
             }
             if said.iter().any(|happened| !happened.is_empty()) {
                 broker.hear_egress();
                 // Connections are refused from then on; the session is not the worse for it.
-                egress = egress.filter(|_| !said.iter().any(|happened| happened.intersects(gone)));
+                self.egress = self.egress.filter(|_| !said.iter().any(|happened| is_gone(*happened)));
             }
-            if supervisors.contains(PollFlags::POLLIN) {
-                match broker.report(supervisor) {
-                    Ok(true) => {}
-                    Ok(false) => break Ok(()),
-                    Err(e) => break Err(e),
-                }
+            if supervisors.contains(PollFlags::POLLIN) && !broker.report(&self.supervisor)? {
+                return Ok(());
             }
-        };
-        let kept = locked(&broker).stop();
-        served.and(kept.map_or(Ok(()), |own| clean_up(&own)))
+            if is_gone(*supervisors) {
+                return Ok(());
+            }
+        }
     }
 }
 
-/// Stack that the answering thread needs at most, a listing of a deep tree included.
-const ANSWERS_STACK: usize = 512 * 1024;
+/// What ends a session, without the broker's lock.
+struct Ending {
+    over: Arc<AtomicBool>,
+    objects: AllObjects,
+    /// The private directory, if it is to be emptied. Otherwise this process is the init of the session's PID namespace: the
+    /// kernel ends all in it, and then its mounts.
+    own: Option<Arc<OwnedFd>>,
+}
+
+/// How long the session's end waits for what is done with the broker's lock.
+const LAST_ACT: u16 = 1000; // milliseconds
+
+impl Ending {
+    fn of(broker: &Broker) -> Self {
+        let own = match broker.private_kind {
+            PrivateKind::InNamespace => None,
+            PrivateKind::OnHost => Some(Arc::clone(&broker.own)),
+        };
+        Self { over: Arc::clone(&broker.over), objects: broker.calls.objects(), own }
+    }
+
+    /// Ends the session: nothing is done for anybody any more, what still runs ends, and its private directory is emptied.
+    fn end(self, broker: &Arc<Mutex<Broker>>) -> io::Result<()> {
+        self.over.store(true, Ordering::Release);
+        // What is not cleared in time stays, as after a broker that was killed: what calls may not leave beside a granted name.
+        let shared = Arc::clone(broker);
+        let clears = start_thread("cg-clears", move || {
+            locked(&shared).calls.clear();
+            Ok(())
+        });
+        if let Ok(cleared) = clears {
+            let mut fds = [PollFd::new(cleared.as_fd(), PollFlags::POLLIN)];
+            let _in_time: nix::Result<i32> = poll(&mut fds, PollTimeout::from(LAST_ACT));
+        }
+        // By now, without the lock.
+        self.objects.close();
+        let Some(own) = self.own else { return Ok(()) };
+        // Without the broker's lock: who is traced is not gone until the tracer has seen it. What does not end becomes the
+        // launcher's, which reports it.
+        family::end_all(&|_| false)?;
+        directory::empty(own.as_fd())
+    }
+}
+
+/// What a thread that serves needs at most, a listing of a deep tree included.
+const THREADS_STACK: usize = 512 * 1024;
 
 /// A thread that fell over has broken nothing that the end of the session needs.
 fn locked(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
@@ -669,7 +762,7 @@ impl Broker {
 
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
-        if self.over {
+        if self.over.load(Ordering::Acquire) {
             return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM));
         }
         // A program that starts is another process each time, and its starter waits for it.
@@ -758,25 +851,6 @@ impl Broker {
     fn part(&self, name: &str) -> Result<OwnedFd, i32> {
         directory::open_part(self.own.as_fd(), name).map_err(rustix::io::Errno::raw_os_error)
     }
-
-    /// The session is over: nothing is done for anybody any more. The private directory, if it is to be emptied.
-    fn stop(&mut self) -> Option<Arc<OwnedFd>> {
-        self.over = true;
-        self.calls.clear();
-        match self.private_kind {
-            // This process is the init of the session's PID namespace: the kernel ends all in it, and then its mounts.
-            PrivateKind::InNamespace => None,
-            PrivateKind::OnHost => Some(Arc::clone(&self.own)),
-        }
-    }
-}
-
-/// Ends what still runs of a session, and empties its private directory. Without the broker's lock: who is traced is not gone
-/// until the tracer has seen it.
-fn clean_up(own: &OwnedFd) -> io::Result<()> {
-    // What does not end becomes the launcher's, which reports it.
-    family::end_all(&|_| false)?;
-    directory::empty(own.as_fd())
 }
 
 #[cfg(test)]

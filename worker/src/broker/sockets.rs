@@ -162,7 +162,8 @@ impl OnItsWay {
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        self.shared().ends.remove(&self.inode);
+        // Closed when the lock is free again: whoever ends the call takes it.
+        let _end = self.shared().ends.remove(&self.inode);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -15,6 +15,7 @@ mod restricted;
 #[cfg(test)]
 mod tests;
 
+use callgate_policy::rules::commands::read_otherwise;
 use callgate_policy::shell::{Assignment, LINE_MAX, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
 use serde_json::Value;
 use tree_sitter::Node;
@@ -66,6 +67,9 @@ pub fn understand(src: &str) -> Line {
     let mut walk = Walk { src, line: Line::default(), within: Vec::new(), depth: 0, pipelines: 0, limit: src.len() };
     if let Err(unknown) = walk.program(root) {
         walk.line.unknown = Some(unknown);
+    } else if let Some(set) = read_otherwise(&walk.line) {
+        let at = set.split('=').next().and_then(|name| src.find(name)).unwrap_or(0);
+        walk.line.unknown = Some(unknown(format!("bash may read what is behind {set} in another way"), at));
     }
     walk.line
 }

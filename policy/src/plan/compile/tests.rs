@@ -307,8 +307,36 @@ fn offline_switches_give_way_to_what_was_named() {
     assert_eq!(names.len(), env::OFFLINE.len());
 }
 
-/// A variable that is typed may not change which code a granted program runs; what a manifest says may, and so may what
-/// is typed where any program may start.
+/// C19: no shell reads lines by another character set than rules do, nor in another way: the caller's locale is replaced, and one that
+/// was named is an error.
+#[test]
+fn shells_read_lines_as_rules_do() {
+    let mut facts = facts();
+    let odd = [("LANG", "zh_CN.GB18030"), ("LC_ALL", "ja_JP.SJIS"), ("LC_TIME", "de_DE"), ("LANGUAGE", "../x")];
+    facts.env.extend(odd.map(|(name, value)| (name.to_owned(), HostPath::from(value))));
+    facts.env.insert("LC_CTYPE".into(), "de_DE.UTF-8".into());
+    facts.env.insert("LOCPATH".into(), "/w".into());
+    let compile = |env: &Env| env::compile(Sources { facts: &facts, env, offline: true });
+    let all = compile(&Env::default()).unwrap();
+    for name in ["LANG", "LC_ALL", "LC_TIME"] {
+        assert_eq!(all[name], "C.UTF-8".into(), "{name}");
+    }
+    assert_eq!(all["LC_CTYPE"], "de_DE.UTF-8".into());
+    assert!(!all.contains_key("LANGUAGE") && !all.contains_key("LOCPATH"), "{all:?}");
+    let error = |name: &str, value: &str| Err(PlanError::Reading { name: name.to_owned(), value: value.into() });
+    for (name, value) in odd.into_iter().chain([("LOCPATH", "/w")]) {
+        assert_eq!(compile(&Env { pass: vec![name.to_owned()], ..Env::default() }), error(name, value));
+    }
+    for (name, value) in
+        odd.into_iter().chain([("POSIXLY_CORRECT", "1"), ("BASH_COMPAT", "31"), ("SHELLOPTS", "posix")])
+    {
+        let set = [(name.to_owned(), value.to_owned())].into();
+        assert_eq!(compile(&Env { set, ..Env::default() }), error(name, value));
+    }
+}
+
+/// What is typed may not change which code a granted program runs; what a manifest says may, and so may what is typed where any
+/// program may start.
 #[test]
 fn typed_loaders_are_refused_where_programs_are_judged() {
     let typed = |name: &str| Env { set: [(name.to_owned(), "x".to_owned())].into(), ..Env::default() };

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::path::HostPath;
 use crate::plan::{ENDPOINT, ENDPOINT_VARIABLE};
+use crate::shell::reading;
 
 /// Variables that say how text is shown and nothing else, as long as it names no file.
 const SHOWN: &[&str] = &[
@@ -110,7 +111,9 @@ fn is_harmless(name: &[u8], value: &[u8], own: Option<&[u8]>, is_fixed: &mut imp
         b"TZ" => !value.starts_with(b"/") && !value.starts_with(b":") && !value.starts_with(b".") && !has_dots(value),
         // callgate gives it to an agent's program, and it has no other value.
         _ if name == ENDPOINT_VARIABLE.as_bytes() => value == ENDPOINT.as_bytes(),
-        _ if is_shown(name) => !value.contains(&b'/'),
+        _ if is_shown(name) => {
+            !value.contains(&b'/') && std::str::from_utf8(name).is_ok_and(|name| reading::keeps(name, value))
+        }
         _ => is_free(name),
     }
 }
@@ -172,6 +175,8 @@ mod tests {
             ("PATH=/w:/usr/bin", "PATH"),
             ("PATH=", "PATH"),
             ("LC_ALL=/w/locale", "LC_ALL"),
+            ("LC_ALL=zh_CN.GBK", "LC_ALL"),
+            ("LOCPATH=/w", "LOCPATH"),
             ("TERM=../x", "TERM"),
             ("TZ=:/w/zone", "TZ"),
             ("tomorrows=x", "tomorrows"),

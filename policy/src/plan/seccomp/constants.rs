@@ -130,7 +130,7 @@ pub(super) const OPTIONS_OF_OWN_NETWORK: &[(Operand, &[Operand])] = &[
 ];
 /// Rows of options, by level: all bits of a number but the lowest, and what these must equal.
 pub(super) const OPTION_ROWS: [(Operand, Operand, Operand); 6] = [
-    // SO_DEBUG to SO_BSDCOMPAT: reuse of addresses, sizes of buffers, keep-alive, lingering, priority.
+    // SO_DEBUG to SO_BSDCOMPAT: reuse of addresses, sizes of buffers, keep-alive, priority. (SO_LINGER is judged before.)
     (SOL_SOCKET, Operand::new("~15", !15 & 0xffff_ffff), NONE),
     // SO_TIMESTAMPNS_NEW, SO_TIMESTAMPING_NEW, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW.
     (SOL_SOCKET, Operand::new("~3", !3 & 0xffff_ffff), Operand::new("64", 64)),

@@ -12,7 +12,7 @@ use super::constants::{
     O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, OPTION_ROWS, OPTIONS, OPTIONS_OF_OWN_NETWORK, PER_LINUX,
     PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID,
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_SET_MODE_FILTER, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK, SO_BINDTODEVICE,
-    SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET, SOL_TCP,
+    SO_LINGER, SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET, SOL_TCP,
     SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
@@ -251,7 +251,7 @@ pub(super) fn messages(strength: Strength) -> Group {
 
 pub(super) fn socket_options(strength: Strength) -> Group {
     let option = |level, option, then| ArgRule { when: vec![equal(1, level), equal(2, option)], then };
-    let pretend_reuse = option(SOL_SOCKET, SO_REUSEPORT, Verdict::Errno(Errno::Success));
+    let pretended = [SO_REUSEPORT, SO_LINGER].map(|value| option(SOL_SOCKET, value, Verdict::Errno(Errno::Success)));
     let refused = [(SOL_TCP, TCP_FASTOPEN_CONNECT), (SOL_TCP, TCP_ULP), (SOL_SOCKET, SO_BINDTODEVICE)];
     let refused = refused.map(|(level, value)| option(level, value, Verdict::Errno(Errno::Eperm)));
     // Whole rows of numbers, of which the rest does nothing, or is the privileged's: a filter has no room for each.
@@ -266,15 +266,17 @@ pub(super) fn socket_options(strength: Strength) -> Group {
     };
     let own = of_own_network.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
     let each = each.chain(own).map(|(level, value)| option(level, value, Verdict::Allow));
-    let rules = [pretend_reuse].into_iter().chain(refused).chain(OPTION_ROWS.map(row)).chain(each);
+    let rules = pretended.into_iter().chain(refused).chain(OPTION_ROWS.map(row)).chain(each);
     Group {
         title: "options of sockets",
         why: "those that are named tune a connection. Others send it elsewhere than its address says: SO_BINDTODEVICE and \
               IPV6_RTHDR lead a connection to loopback out of the host, TCP_FASTOPEN_CONNECT turns a later write into a \
               connect, TCP_ULP replaces the protocol underneath; SO_ZEROCOPY pins memory that nobody counts. SO_REUSEPORT would let a call share the port of a \
-              stranger's server of the same user, and take its connections: it is said to be set, and is not. Where the network \
+              stranger's server of the same user, and take its connections: it is said to be set, and is not. Neither is SO_LINGER: \
+              the last to close such a connection sleeps for as long as it says, and that may be a process that holds a descriptor \
+              of a call's for a moment, or the kernel's own worker, which closes for the whole host. Where the network \
               is the session's own, the options of multicast and of netlink are there as well",
-        attacks: &["B2", "B5"],
+        attacks: &["B2", "B5", "D11", "D12"],
         calls: vec![(
             "setsockopt",
             Action::Args { rules: rules.collect(), otherwise: Verdict::Errno(Errno::Enoprotoopt) },

@@ -6,7 +6,9 @@
 //! elsewhere, inherited or handed over by another process, is not acted on.
 //!
 //! The broker keeps no copies of these: they may be bound and connected at any time, and one that is kept holds its port
-//! and takes datagrams. It fetches the caller's own (pidfd_getfd(2)), judges that descriptor and acts on it.
+//! and takes datagrams. It fetches the caller's own (pidfd_getfd(2)), judges that descriptor and acts on it. If the caller ends
+//! meanwhile, the broker is the last to close it: nothing that a call can make lingers (the base filter), and the session's end waits
+//! for no thread that serves it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 

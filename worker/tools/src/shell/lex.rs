@@ -188,10 +188,8 @@ impl Lexer<'_> {
                     self.at += 2;
                     self.ansi_c()?;
                 }
-                b'$' if self.peek(1) == Some(b'"') => {
-                    self.at += 2;
-                    self.double()?;
-                }
+                // bash evaluates the translation, which is in a file that TEXTDOMAINDIR names.
+                b'$' if self.peek(1) == Some(b'"') => return Err(unknown("a text that is translated", self.at)),
                 // bash expands it there too, where the word looks like an assignment.
                 b'~' if matches!(self.at.checked_sub(1).map(|before| self.bytes[before]), Some(b'=' | b':')) => {
                     self.at += 1;

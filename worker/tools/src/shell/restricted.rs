@@ -118,6 +118,13 @@ fn x4_7_x2_7_holes_of_others_are_closed() {
         "RIPGREP_CONFIG_PATH=f rg x",
         "TZ=/etc/shadow date",
         "LC_ALL=/tmp/x ls",
+        // C19: bash would read the second line by another character set.
+        "LC_ALL=zh_CN.GB18030\ncat \u{4e2d}",
+        "for LC_ALL in zh_CN.GB18030; do :; done",
+        "LANG=ja_JP ls",
+        "LC_ALL=$x ls",
+        "POSIXLY_CORRECT=1 ls",
+        "echo $\"x\"",
         // C6, C10, C12: other programs of a good name.
         "./ls",
         "/tmp/ls",
@@ -156,6 +163,8 @@ fn x4_7_x2_7_holes_of_others_are_closed() {
         "rg 'curl | sh'",
         "ls # rm x",
         "cat <<'E'\nrm x > y\nE",
+        "LC_ALL=C sort f",
+        "LANG=de_DE.UTF-8 LC_TIME=C.utf8 date",
     ] {
         assert_eq!(judge(&understand(line)), Ok(()), "{line}");
     }

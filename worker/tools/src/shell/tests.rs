@@ -363,3 +363,51 @@ fn c_23_c3_what_bash_starts_was_found() {
         .collect();
     assert!(missed.is_empty(), "{} of {}: {:#?}", missed.len(), lines.len(), &missed[..missed.len().min(12)]);
 }
+
+/// C19: what is behind a change of how bash reads is not known, whichever way the line changes it.
+#[test]
+fn c19_a_line_that_changes_how_bash_reads_is_not_understood() {
+    for line in [
+        "LC_ALL=zh_CN.GBK",
+        "LC_ALL=zh_CN.GBK ls",
+        "LANG=$x; ls",
+        "LC_CTYPE+=x",
+        "export LC_ALL=zh_CN.GBK",
+        "declare -x LC_ALL=zh_CN",
+        "typeset LANG=$x",
+        "f() { local LC_ALL=chinese; ls; }; f",
+        "readonly LC_MESSAGES=$(cat f)",
+        "env LC_ALL=zh_CN.GBK bash -c ls",
+        "nice env -i LANG=zh_CN.GBK ls",
+        "read LC_ALL",
+        "read -r a LOCPATH",
+        "mapfile LC_ALL",
+        "printf -v LC_ALL %s x",
+        "getopts a LC_ALL",
+        "for LANG in zh_CN.GBK; do :; done",
+        "select LANG in zh_CN.GBK; do :; done",
+        "sh -c 'LC_ALL=zh_CN.GBK; ls'",
+        "eval 'export LC_ALL=zh_CN.GBK'",
+        "LOCPATH=/w ls",
+        "POSIXLY_CORRECT=1 ls",
+        "BASH_COMPAT=3.1",
+        "env SHELLOPTS=posix bash -c ls",
+        "LANGUAGE=../x ls",
+        "echo $\"x\"",
+    ] {
+        assert!(understand(line).unknown.is_some(), "{line}");
+    }
+    for line in [
+        "LC_ALL=C sort f",
+        "LC_ALL= LANG=C.UTF-8 ls",
+        "export LANG=zh_CN.UTF-8",
+        "env -u LC_ALL LC_CTYPE=C.utf8 ls",
+        "export LC_ALL",
+        "IFS=: read -r a b",
+        "x=zh_CN.GBK",
+        "echo LC_ALL=zh_CN.GBK",
+        "LANGUAGE=de:fr ls",
+    ] {
+        assert_eq!(understand(line).unknown, None, "{line}");
+    }
+}
