@@ -656,6 +656,41 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     }
 }
 
+/// X0-10, X1-11: `--wrap` lets calls pass by a default, which comes after every rule, mode and profile that somebody has written.
+#[test]
+fn x1_11_what_is_written_comes_before_the_default_of_wrap() {
+    matrix(Host::STRENGTHS, |target| {
+        // The profile is read from the manifest's directory.
+        let profile =
+            |approval: &str| format!("profile: p\nshell: unrestricted\nfile_write: full\napproval: {approval}\n");
+        let of_file = "profile = \"./p.yaml\"";
+        for (rest, approval, asks) in [
+            ("mode = \"ask\"", "none", true),
+            ("mode = \"auto-edit\"", "none", true),
+            (&rule("*", "ask"), "none", true),
+            (&rule("mcp:*:*", "ask"), "none", true),
+            (of_file, "all", true),
+            (of_file, "{mode: granular, required_tools: [bash]}", false),
+            (of_file, "none", false),
+            ("", "none", false),
+        ] {
+            let env = TestEnv::new(target);
+            env.workspace_file("p.yaml", &profile(approval));
+            let mut client = serves(&env, "plain", ("", rest, true), Person::Says("no"));
+            let answer = client.call("echo", json!({ "a": 1 }), Person::Says("no"));
+            let case = format!("{rest:?}, {approval:?}: {answer}");
+            if asks {
+                assert!(wrong(&answer).ends_with("is denied: a person said no"), "{case}");
+                assert_eq!((seen(&env), client.asked.len()), (0, 1), "{case}");
+            } else {
+                assert_eq!(text(&answer), "{\"a\": 1}", "{case}");
+                assert_eq!((seen(&env), client.asked.len()), (1, 0), "{case}");
+            }
+            client.close();
+        }
+    });
+}
+
 /// The calls of a server are recorded, and what it was refused is said with what grants it.
 #[test]
 fn calls_of_a_server_are_recorded() {
