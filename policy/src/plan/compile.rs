@@ -61,6 +61,7 @@ pub fn session(
         judged_from,
         asked: facts.asked.clone(),
         homes: facts.homes.clone(),
+        policy: Vec::new(),
         exec,
         reading: None,
         watched: None,

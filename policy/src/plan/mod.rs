@@ -239,6 +239,10 @@ pub struct SessionPlan {
     /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HostPath>,
+    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
+    /// changes one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<HostPath>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`

@@ -54,6 +54,8 @@ const SENSITIVE_PLACES: [&str; 4] = ["/etc", "/usr", "/bin", "/sbin"];
 pub struct Profile {
     /// For messages.
     pub name: String,
+    /// The file that it was read from, if it was.
+    pub file: Option<ProfileFile>,
     /// For people.
     pub description: Option<String>,
     /// What a shell is for.
@@ -72,6 +74,15 @@ pub struct Profile {
     pub shell_timeout: Option<Duration>,
     /// Where a shell starts, if the call does not say: in the workspace.
     pub shell_working_dir: Option<Placed<String>>,
+}
+
+/// The file of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileFile {
+    /// Its name, as the person gave it.
+    pub path: String,
+    /// The SHA-256 of what it says, in hexadecimal.
+    pub digest: String,
 }
 
 /// What a shell is for.
@@ -209,6 +220,7 @@ impl Profile {
     fn with(name: &str, shell: Shell, file_write: FileWrite) -> Self {
         Self {
             name: name.to_owned(),
+            file: None,
             description: None,
             shell,
             file_write,

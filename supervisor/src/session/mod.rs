@@ -9,6 +9,7 @@ mod halt;
 mod id;
 mod open;
 mod part;
+mod policy_files;
 mod rules;
 mod spec;
 mod tools;
