@@ -353,7 +353,7 @@ fn stranger_on(way: &Way) -> Option<Stranger> {
 
 /// Whether somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's: whoever set
 /// this one up has put it there, and none of its processes acts as them.
-fn is_somebody(uid: u32) -> bool {
+pub(crate) fn is_somebody(uid: u32) -> bool {
     uid != NOBODY || host::text_of(Path::new("/proc/self/uid_map"), 64 * 1024).map_or(true, |map| maps(&map, uid))
 }
 

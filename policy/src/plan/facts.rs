@@ -26,6 +26,8 @@ pub struct HostFacts {
     pub toolchains: Vec<HostPath>,
     /// What of `/etc` everyone may read and is no secret, beyond what [`super::system`] names.
     pub etc: Vec<Readable>,
+    /// What of `/usr` and `/opt` root owns and everybody may read ([`super::shared`]).
+    pub shared: Vec<Readable>,
     /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
     pub left_of: BTreeMap<HostPath, HostPath>,
     /// What places that were asked for to write in are called without links, where that is another name: inside, the links may not

@@ -12,6 +12,7 @@ mod network;
 pub mod protect;
 mod rule;
 pub mod seccomp;
+pub mod shared;
 pub mod system;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
 //! `callgate run`.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -58,7 +59,7 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
             Some(outer) => outer.lend(&session).map(|(stdio, relay)| (stdio, Some(relay)))?,
             None => (Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?, None),
         };
-        let program = session.spawn(&run.argv, stdio).await?;
+        let program = session.spawn(&run.argv, stdio).await.inspect_err(|_| tell_not_shared(&session, &run.argv))?;
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
         tell_left(&end);
@@ -200,6 +201,17 @@ fn tell_not_started(program: &Program) {
         text.push_str(&format!("  {more}grant a program by --exec, or by [[requires.shell]] in a manifest\n"));
     }
     tell(&text);
+}
+
+/// What would have to be granted, where the program lies beside the system's and is somebody's own.
+fn tell_not_shared(session: &Session, argv: &[OsString]) {
+    if let Some(own) = argv.first().and_then(|program| session.not_shared(program)) {
+        let own = own.display().to_string();
+        let own = own.escape_debug();
+        tell(&format!(
+            "callgate: {own} is not root's, or not for everybody to read, so it is granted by name alone\n  try: --read {own}\n"
+        ));
+    }
 }
 
 /// What else was refused: protected names, the network, sockets of other programs.
