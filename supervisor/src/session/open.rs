@@ -143,7 +143,7 @@ impl Supervisor {
         }
         let lasting =
             self.store.as_ref().filter(|_| ablation.is_none()).map(|store| (store.outputs(), kept.outputs.as_ref()));
-        let policy = policy_files::find(&spec, &profile, &changeable);
+        let policy = policy_files::find(&spec, &profile, &self.watchdogs, &changeable);
         let asked = Asked {
             id: &id,
             policy: &policy,
@@ -394,11 +394,16 @@ impl Supervisor {
         }
         let sealed = credentials.sealed().map_err(OpenError::Sealed)?;
         let opened = Opened::open(&self.launcher, plan.clone(), (outputs.as_ref(), sealed), self.groups.clone()).await;
-        let opened = opened.map_err(|error| match error {
-            ConfineError::Refused(failed) if failed.step == Step::Replaced => OpenError::Replaced { what: failed.what },
-            ConfineError::Refused(failed) if failed.step == Step::Policy => OpenError::Policy { what: failed.what },
-            other => OpenError::Confine(other),
-        })?;
+        if let Err(ConfineError::Refused(failed)) = &opened {
+            let what = failed.what.clone();
+            if failed.step == Step::Replaced {
+                return Err(OpenError::Replaced { what });
+            }
+            if failed.step == Step::Policy {
+                return Err(OpenError::Policy { what });
+            }
+        }
+        let opened = opened?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, looked, plan, opened, outputs })
     }

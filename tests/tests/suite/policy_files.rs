@@ -162,7 +162,7 @@ fn e4_tools_and_clients_do_not_change_it_either() {
             assert!(callgate(&env, &words).stdout.contains("ermission denied"));
             let write = json!({ "path": file, "content": "taken" }).to_string();
             let ended = callgate(&env, &["call", "--manifest", "conf/builder.toml", "write", &write]);
-            assert!(ended.stdout.contains("the manifest or the profile of this session"), "{ended:?}");
+            assert!(ended.stdout.contains("it decides about this session"), "{ended:?}");
         }
         assert_eq!(text(&env)[..3], before[..3]);
         assert_eq!(text(&env)[3], "done\n", "the control: the rest of the line has run");
