@@ -39,6 +39,7 @@
 //!     workspace: variables.workspace().to_vec(),
 //!     toolchains: vec![],
 //!     etc: vec![],
+//!     shared: vec![],
 //!     left_of: effective.left_of(),
 //!     asked_without_links: vec![],
 //!     asked: vec![],

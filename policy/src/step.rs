@@ -53,6 +53,8 @@ pub enum Step {
     Outputs,
     /// Make the session's private directory.
     PrivateDir,
+    /// Keep the files that the policy came from. That it fails says nothing of the host.
+    Policy,
     /// Bound the processes of a session.
     Processes,
     /// Find and bound the programs that may be started.
@@ -110,6 +112,7 @@ impl Step {
             Self::NoNewPrivs => "no_new_privs",
             Self::Outputs => "outputs",
             Self::PrivateDir => "private_dir",
+            Self::Policy => "policy",
             Self::Processes => "processes",
             Self::Programs => "programs",
             Self::Protocol => "protocol",

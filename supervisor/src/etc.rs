@@ -1,14 +1,18 @@
-//! The walk of `/etc`: which of it a session may read ([`callgate_policy::plan::etc`] has the rule).
+//! The walk of the system: which of `/etc`, `/usr` and `/opt` a session may read ([`callgate_policy::plan::etc`] and
+//! [`callgate_policy::plan::shared`] have the rules).
 //!
-//! Once per session, by descriptor and through no link. Directories that may be changed by anybody but root are not entered, so
-//! that nothing changes under the walk but by root's hand.
+//! Once per session, by descriptor and through no link. Directories that anybody may change are not entered, so that nothing changes
+//! under the walk but by root's hand.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
+use crate::place;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::etc::{Attributes, ByName, Directory, Found, Kind, Readable, Reading, by_name};
+use callgate_policy::plan::shared::{self, TREES};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// Most entries that are looked at. A large `/etc` has five thousand; what comes after these is not readable.
@@ -25,21 +29,44 @@ pub(crate) fn readable() -> Vec<Readable> {
 const ETC: &str = "/etc";
 
 fn readable_in(top: OwnedFd) -> Vec<Readable> {
+    walked(&top, ETC, Rule::Etc)
+}
+
+/// What of `/usr` and `/opt` is readable. A tree that is not as it should be is not: that only takes rights away.
+pub(crate) fn shared() -> Vec<Readable> {
+    let trees = TREES.into_iter().filter_map(|tree| Some((tree, open(CWD, OsStr::new(tree))?)));
+    trees.flat_map(|(tree, top)| walked(&top, tree, Rule::Shared)).collect()
+}
+
+/// The outermost directory, or file, of `/usr` or `/opt` that holds this path and nothing that is readable: what has to be granted by
+/// name. `None` if the path is readable, or lies elsewhere.
+pub(crate) fn not_shared(path: &Path, shared: &[Readable]) -> Option<PathBuf> {
+    let lies_in_tree = TREES.iter().any(|tree| path.starts_with(tree) && path != Path::new(tree));
+    let is_readable = |readable: &Readable| readable.reading != Reading::Names && path.starts_with(&readable.path);
+    if !lies_in_tree || shared.iter().any(is_readable) {
+        return None;
+    }
+    let holds = |above: &&Path| shared.iter().any(|readable| readable.path.as_path().starts_with(above));
+    let above: Vec<&Path> = path.ancestors().collect();
+    above.into_iter().rev().skip(2).find(|above| !holds(above)).map(Path::to_owned)
+}
+
+fn walked(top: &OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
     // As a whole it may be a mount, as in some images.
-    let is_fit = |about: Attributes| Attributes { is_mount: false, ..about }.fit();
-    if !attributes(&top, OsStr::new(".")).is_some_and(is_fit) {
+    let whole = attributes(top, OsStr::new(".")).map(|about| Attributes { is_mount: false, ..about });
+    if !whole.is_some_and(|about| rule.fits(&about)) {
         return Vec::new();
     }
-    let mut walk = Walk { left: ENTRIES };
-    let found = walk.directory(&top, ETC.into(), DEPTH);
+    let mut walk = Walk { left: ENTRIES, rule };
+    let found = walk.directory(top, path.into(), DEPTH);
     if walk.left == 0 {
         tracing::warn!(
             most = ENTRIES,
-            "/etc has more entries than are looked at; the rest is not readable in the sandbox"
+            "{path} has more entries than are looked at; the rest is not readable in the sandbox"
         );
     }
     match found {
-        Found::Whole => vec![Readable { path: ETC.into(), reading: Reading::Tree }],
+        Found::Whole => vec![Readable { path: path.into(), reading: Reading::Tree }],
         Found::Parts { mut parts, .. } => {
             parts.sort_unstable(); // the order of a directory is nobody's
             parts
@@ -47,8 +74,46 @@ fn readable_in(top: OwnedFd) -> Vec<Readable> {
     }
 }
 
+/// What decides about an entry.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    /// That of `/etc`.
+    Etc,
+    /// That of the trees of programs.
+    Shared,
+}
+
+impl Rule {
+    fn by_name(self, path: &HostPath) -> ByName {
+        match self {
+            Self::Etc => by_name(path),
+            Self::Shared => ByName::Open,
+        }
+    }
+
+    fn fits(self, about: &Attributes) -> bool {
+        match self {
+            Self::Etc => about.fit(),
+            // What root of an outer user namespace owns is shown as nobody's, and this one's processes cannot act as them.
+            Self::Shared => {
+                let uid = if place::is_somebody(about.uid) { about.uid } else { 0 };
+                shared::is_everybodys(&Attributes { uid, ..*about })
+            }
+        }
+    }
+
+    /// True if what lies in the directory is looked at.
+    fn enters(self, path: &HostPath) -> bool {
+        match self {
+            Self::Etc => true,
+            Self::Shared => shared::entries(path.as_path()),
+        }
+    }
+}
+
 struct Walk {
     left: usize,
+    rule: Rule,
 }
 
 impl Walk {
@@ -88,13 +153,14 @@ impl Walk {
         if kind == FileType::Symlink {
             return; // it holds nothing, and the kernel judges what it leads to
         }
-        match by_name(&path) {
+        match self.rule.by_name(&path) {
             ByName::Granted => return,
             ByName::Hidden => return directory.hidden(kind != FileType::RegularFile),
             ByName::Open => {}
         }
-        match attributes(parent.as_fd(), name).filter(Attributes::fit) {
+        match attributes(parent.as_fd(), name).filter(|about| self.rule.fits(about)) {
             Some(about) if about.kind == Kind::File => directory.file(path),
+            Some(_) if !self.rule.enters(&path) => directory.directory(path, Found::Whole),
             Some(_) if depth > 0 => match open(parent.as_fd(), name) {
                 Some(opened) => {
                     let found = self.directory(&opened, path.clone(), depth - 1);
@@ -204,10 +270,56 @@ mod tests {
     fn a_walk_ends() {
         let top = furnished();
         let opened = open(CWD, top.path().as_os_str()).unwrap();
-        let found = Walk { left: 3 }.directory(&opened, ETC.into(), DEPTH);
+        let found = Walk { left: 3, rule: Rule::Etc }.directory(&opened, ETC.into(), DEPTH);
         assert!(matches!(found, Found::Parts { parts, lists: false } if parts.len() <= 3));
-        let found = Walk { left: ENTRIES }.directory(&opened, ETC.into(), 0);
+        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(&opened, ETC.into(), 0);
         let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == Reading::File);
         assert!(matches!(&found, Found::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)), "{found:?}");
+    }
+
+    /// What somebody else than root keeps beside toolchains, and what root keeps for itself, is not shared.
+    #[test]
+    fn a_walk_of_programs_grants_what_root_owns_and_everyone_may_read() {
+        let top = tempfile::tempdir().unwrap();
+        if fs::metadata(top.path()).unwrap().uid() != 0 {
+            eprintln!("SKIP: it takes files of root's");
+            return;
+        }
+        let at = |name: &str| top.path().join(name);
+        let mode = |name: &str, mode| fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        for directory in ["", "tool", "tool/bin", "tool/lib", "mine", "app", "app/etc", "app/etc/deep"] {
+            fs::create_dir_all(at(directory)).unwrap();
+            mode(directory, 0o755);
+        }
+        for (file, bits) in [
+            ("tool/bin/tool", 0o755),
+            ("tool/lib/closed", 0o600),
+            ("mine/.env", 0o600),
+            ("app/.env", 0o600),
+            ("app/run", 0o755),
+            ("app/etc/deep/key", 0o600),
+            ("app/etc/deep/open", 0o644),
+        ] {
+            fs::write(at(file), "x").unwrap();
+            mode(file, bits);
+        }
+        std::os::unix::fs::chown(at("mine"), Some(4242), Some(4242)).unwrap();
+        let parts = || {
+            let found = walked(&open(CWD, top.path().as_os_str()).unwrap(), "/opt", Rule::Shared);
+            found.into_iter().map(|part| (part.path.to_string(), part.reading)).collect::<Vec<_>>()
+        };
+        let wanted = [
+            ("/opt/app", Reading::Names),
+            ("/opt/app/etc/deep/open", Reading::File),
+            ("/opt/app/run", Reading::File),
+            // What lies deeper than is looked at goes with its directory.
+            ("/opt/tool", Reading::Tree),
+        ];
+        assert_eq!(parts(), wanted.map(|(path, reading)| (path.to_owned(), reading)));
+        std::os::unix::fs::chown(at("mine"), Some(0), Some(0)).unwrap();
+        ["mine/.env", "app/.env", "app/etc/deep/key"].iter().for_each(|file| mode(file, 0o644));
+        assert_eq!(parts(), [("/opt".to_owned(), Reading::Tree)], "one rule is enough where nothing is anybody's own");
+        mode("", 0o777);
+        assert_eq!(parts(), []);
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
+use callgate_policy::plan::etc::{Readable, Reading};
 use callgate_policy::plan::exec::{HEADER_BYTES, Header, read_header};
 use callgate_policy::plan::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
@@ -283,6 +284,7 @@ pub(crate) fn facts(
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
+        shared: search.shared,
         path,
         path_left_out,
         env,
@@ -365,6 +367,8 @@ pub(crate) struct Search {
     /// The directories of PATH that exist, the path of each without links, and who may have planted programs there.
     directories: Vec<(HostPath, HostPath, Option<LeftOut>)>,
     toolchains: Vec<HostPath>,
+    /// What of the system is readable.
+    shared: Vec<Readable>,
 }
 
 impl Search {
@@ -392,7 +396,7 @@ impl Search {
             let planted = planted(&real);
             Some((HostPath::from(dir), HostPath::from(real), planted))
         });
-        Self { directories: directories.collect(), toolchains }
+        Self { directories: directories.collect(), toolchains, shared: etc::shared() }
     }
 
     /// Path as for a session with these rights, and for its tools.
@@ -408,7 +412,9 @@ impl Search {
     pub(crate) fn path(&self, effective: &EffectiveSet, although: Option<&Path>) -> SearchPath {
         let (mut path, mut left_out) = (Vec::new(), Vec::new());
         for (dir, real, planted) in &self.directories {
-            let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
+            let is_root = ["/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
+            let mut trees = self.shared.iter().filter(|readable| readable.reading == Reading::Tree);
+            let system = is_root || trees.any(|tree| real.as_path().starts_with(&tree.path));
             let toolchain = self.toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
             let readable = system || toolchain || effective.allows_read(real);
             match planted.filter(|_| although != Some(dir.as_path())) {

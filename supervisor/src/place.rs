@@ -353,9 +353,9 @@ fn stranger_on(way: &Way) -> Option<Stranger> {
     Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })
 }
 
-/// True if somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's:
-/// whoever set this one up has put it there, and none of its processes acts as them.
-fn is_somebody(uid: u32) -> bool {
+/// Whether somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's: whoever set
+/// this one up has put it there, and none of its processes acts as them.
+pub(crate) fn is_somebody(uid: u32) -> bool {
     uid != NOBODY || host::text_of(Path::new("/proc/self/uid_map"), 64 * 1024).map_or(true, |map| maps(&map, uid))
 }
 

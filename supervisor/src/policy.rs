@@ -87,7 +87,7 @@ pub mod plan {
 /// Profiles: which tools a session has, and what they may do.
 pub mod profile {
     pub use callgate_policy::profile::{
-        Clause, Database, FileWrite, MAX_BYTES, OutsideWorkspace, Placed, Profile, ProfileName, Shell,
+        Clause, Database, FileWrite, MAX_BYTES, OutsideWorkspace, Placed, Profile, ProfileFile, ProfileName, Shell,
     };
 }
 

@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::manifest::{Manifest, ManifestError};
-use callgate_policy::profile::{MAX_BYTES, OutsideWorkspace, Profile, ProfileName};
+use callgate_policy::profile::{MAX_BYTES, OutsideWorkspace, Profile, ProfileFile, ProfileName};
+use sha2::{Digest as _, Sha256};
 
 use crate::host;
 
@@ -37,7 +38,10 @@ pub fn read(path: &Path) -> Result<Profile, ProfileError> {
 }
 
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Profile, ProfileError> {
-    Ok(Profile::parse(text, &path.display().to_string())?)
+    let name = path.display().to_string();
+    let mut profile = Profile::parse(text, &name)?;
+    profile.file = Some(ProfileFile { path: name, digest: host::hex(&Sha256::digest(text)) });
+    Ok(profile)
 }
 
 /// Text of a profile's file.

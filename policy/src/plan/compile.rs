@@ -61,6 +61,7 @@ pub fn session(
         judged_from,
         asked: facts.asked.clone(),
         homes: facts.homes.clone(),
+        policy: Vec::new(),
         exec,
         reading: None,
         watched: None,
@@ -344,13 +345,16 @@ fn home_access(exec: &Exec) -> FsAccess {
 
 /// The base system, toolchains and the session's own directory.
 fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<Vec<FsRule>, PlanError> {
-    let mut rules = system::rules(facts.strength, execute);
     let access = if execute == Execute::System { FsAccess::ReadExecute } else { FsAccess::Read };
+    let programs = format!("system: {}", system::PROGRAMS);
+    let shared = facts.shared.iter().map(|readable| part(readable, access, &programs));
+    let mut rules: Vec<FsRule> = shared.collect::<Result<_, _>>()?;
+    rules.extend(system::rules(facts.strength, execute));
     for path in &facts.toolchains {
         rules.push(tree(path.clone(), access, Presence::Optional, "toolchain")?);
     }
     for readable in &facts.etc {
-        rules.push(part_of_etc(readable)?);
+        rules.push(part(readable, FsAccess::Read, "system: everyone may read it")?);
     }
     for (name, access) in [("tmp", FsAccess::Write), (HOME, home), ("shm", FsAccess::Write)] {
         let path = HostPath::from(facts.private.inside.as_path().join(name));
@@ -364,13 +368,13 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
     Ok(rules)
 }
 
-fn part_of_etc(Readable { path, reading }: &Readable) -> Result<FsRule, PlanError> {
+fn part(Readable { path, reading }: &Readable, access: FsAccess, source: &str) -> Result<FsRule, PlanError> {
     let (access, extent) = match reading {
-        Reading::Tree => (FsAccess::Read, Extent::Subtree),
-        Reading::File => (FsAccess::Read, Extent::File),
+        Reading::Tree => (access, Extent::Subtree),
+        Reading::File => (access, Extent::File),
         Reading::Names => (FsAccess::List, Extent::Subtree),
     };
-    let rule = tree(path.clone(), access, Presence::Optional, "system: everyone may read it")?;
+    let rule = tree(path.clone(), access, Presence::Optional, source)?;
     Ok(FsRule { extent, ..rule })
 }
 

@@ -12,6 +12,7 @@ mod network;
 pub mod protect;
 mod rule;
 pub mod seccomp;
+pub mod shared;
 pub mod system;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,7 +240,11 @@ pub struct SessionPlan {
     /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HostPath>,
-    /// Programs that may be started.
+    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
+    /// changes one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<HostPath>,
+    /// What may be started.
     pub exec: Exec,
     /// Programs that a call that only reads may start ([`CallRules::Reading`]): names and paths as in
     /// [`ProgramPattern::One`]. `None` in a session that has no such calls.

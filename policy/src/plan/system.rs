@@ -27,13 +27,17 @@ const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'
     Group { reason, access, extent, paths }
 }
 
-/// Groups in both strengths.
+/// Why the trees of programs are granted.
+pub(super) const PROGRAMS: &str = "programs and their libraries";
+
+/// What holds in both strengths.
 pub const BASE: &[Group] = &[
     group(
-        "programs and their libraries",
+        PROGRAMS,
         FsAccess::ReadExecute,
         Extent::Subtree,
-        &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"],
+        // `/usr` and `/opt` are given in `HostFacts::shared`, as far as everybody may read them.
+        &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"],
     ),
     group(
         "the dynamic loader's cache and search path",

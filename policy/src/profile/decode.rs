@@ -38,6 +38,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, Fault> {
     let approval = top.optional("approval", |node| approval(node, &places))?;
     Ok(Profile {
         name: named.or(also).unwrap_or_else(|| "custom".to_owned()),
+        file: None,
         description: top.optional("description", self::text)?,
         shell: top.optional("shell", |node| mode(node, "shell", shell))?.unwrap_or(Shell::Restricted),
         file_write: top.optional("file_write", |node| mode(node, "file_write", file_write))?.unwrap_or(FileWrite::Off),

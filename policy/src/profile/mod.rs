@@ -54,6 +54,8 @@ const SENSITIVE_PLACES: [&str; 4] = ["/etc", "/usr", "/bin", "/sbin"];
 pub struct Profile {
     /// For messages.
     pub name: String,
+    /// The file that it was read from, if it was.
+    pub file: Option<ProfileFile>,
     /// For people.
     pub description: Option<String>,
     /// Purpose of a shell.
@@ -74,7 +76,16 @@ pub struct Profile {
     pub shell_working_dir: Option<Placed<String>>,
 }
 
-/// Purpose of a shell.
+/// The file of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileFile {
+    /// Its name, as the person gave it.
+    pub path: String,
+    /// The SHA-256 of what it says, in hexadecimal.
+    pub digest: String,
+}
+
+/// What a shell is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
     /// There is none.
@@ -209,6 +220,7 @@ impl Profile {
     fn with(name: &str, shell: Shell, file_write: FileWrite) -> Self {
         Self {
             name: name.to_owned(),
+            file: None,
             description: None,
             shell,
             file_write,

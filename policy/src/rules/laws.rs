@@ -24,7 +24,7 @@ const PATTERNS: [Option<&str>; 9] = [
     Some("/w/a"),
     Some("/w/*.rs"),
 ];
-const SCOPES: [RuleScope; 3] = [RuleScope::Manifest, RuleScope::Session, RuleScope::Project];
+const SCOPES: [RuleScope; 4] = [RuleScope::Manifest, RuleScope::Session, RuleScope::Project, RuleScope::Default];
 
 fn rule() -> impl Strategy<Value = (Rule, RuleScope)> {
     let action = prop_oneof![Just(Action::Allow), Just(Action::Ask), Just(Action::Deny)];
@@ -70,10 +70,13 @@ fn oracle_order((one, a): &((Rule, RuleScope), usize), (other, b): &((Rule, Rule
         RuleScope::Session => 0,
         RuleScope::Project => 1,
         RuleScope::Manifest => 2,
+        RuleScope::Default => 3,
     };
+    let is_default = |(_, scope): &(Rule, RuleScope)| *scope == RuleScope::Default;
     // A subtree is told with one star: `/w/**` is the directory and all beneath it.
     let wild = |text: &str| if text == "*" { usize::MAX } else { wild(text) };
     (pinned(other).cmp(&pinned(one)))
+        .then(is_default(one).cmp(&is_default(other)))
         .then(kind(one).cmp(&kind(other)))
         .then(exact(&q).cmp(&exact(&p)))
         .then(literal(&q).cmp(&literal(&p)))

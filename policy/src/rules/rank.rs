@@ -12,6 +12,8 @@ use super::rule::{Action, RuleScope};
 pub(super) struct Rank {
     /// A manifest's deny is before everything: nothing lifts it (S0-55).
     pinned: Reverse<bool>,
+    /// A written rule before a default, however much more the default names.
+    is_default: bool,
     /// Exact tool, then tools of servers by glob, then capability, then `*`.
     permission: u8,
     /// An exact pattern before any other.
@@ -22,7 +24,7 @@ pub(super) struct Rank {
     wildcards: usize,
     /// Deny, then ask, then allow.
     action: Reverse<Action>,
-    /// Session, then project, then manifest.
+    /// Session, then project, then manifest, then default.
     scope: RuleScope,
     /// The newest.
     added: Reverse<u64>,
@@ -33,6 +35,7 @@ impl Rank {
         let specificity = matcher.specificity();
         Self {
             pinned: Reverse(scope == RuleScope::Manifest && action == Action::Deny),
+            is_default: scope == RuleScope::Default,
             permission: match permission {
                 Permission::Tool(_) => 0,
                 Permission::Mcp { .. } => 1,

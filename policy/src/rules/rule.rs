@@ -115,7 +115,8 @@ impl Action {
     }
 }
 
-/// How long a rule holds, and who may make one (S0-53, X0-5). In the order in which ties between rules are broken.
+/// How long a rule holds, and who may make one (S0-53, X0-5). In the order in which ties between rules are broken. Of these,
+/// nobody writes [`RuleScope::Default`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleScope {
@@ -125,6 +126,9 @@ pub enum RuleScope {
     Project,
     /// The author's. What it denies, nothing lifts (S0-55, C-2).
     Manifest,
+    /// A default of the host's. It comes after every rule that somebody has written, and does not count where somebody has named
+    /// a mode.
+    Default,
 }
 
 /// Whose a rule is, and where it stands.

@@ -247,6 +247,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Linked { .. }
         | OpenError::Outputs { .. }
         | OpenError::Credential(_)
+        | OpenError::Policy { .. }
         | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)
@@ -301,7 +302,7 @@ fn store_status(error: &StoreError) -> u8 {
         | StoreError::Reached { .. }
         | StoreError::Declares { .. }
         | StoreError::NoStore { .. } => USAGE,
-        StoreError::OtherManifest { .. } => DATA,
+        StoreError::OtherManifest { .. } | StoreError::OtherProfile { .. } => DATA,
         StoreError::NoHome
         | StoreError::Place { .. }
         | StoreError::NotYours { .. }

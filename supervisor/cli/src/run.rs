@@ -1,5 +1,6 @@
 //! `callgate run`.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -58,7 +59,7 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
             Some(outer) => outer.lend(&session).map(|(stdio, relay)| (stdio, Some(relay)))?,
             None => (Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?, None),
         };
-        let program = session.spawn(&run.argv, stdio).await?;
+        let program = session.spawn(&run.argv, stdio).await.inspect_err(|_| tell_not_shared(&session, &run.argv))?;
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
         tell_left(&end);
@@ -202,7 +203,18 @@ fn tell_not_started(program: &Program) {
     tell(&text);
 }
 
-/// Tells what else was refused: protected names, the network, sockets of other programs.
+/// What would have to be granted, where the program lies beside the system's and is somebody's own.
+fn tell_not_shared(session: &Session, argv: &[OsString]) {
+    if let Some(own) = argv.first().and_then(|program| session.not_shared(program)) {
+        let own = own.display().to_string();
+        let own = own.escape_debug();
+        tell(&format!(
+            "callgate: {own} is not root's, or not for everybody to read, so it is granted by name alone\n  try: --read {own}\n"
+        ));
+    }
+}
+
+/// What else was refused: protected names, the network, sockets of other programs.
 fn tell_refused(envelope: &ResultEnvelope) {
     let notes = envelope.data.as_ref().and_then(|data| data["notes"].as_array());
     let lines = notes.into_iter().flatten().filter_map(|note| note.as_str());

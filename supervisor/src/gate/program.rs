@@ -108,7 +108,13 @@ impl WatchdogProgram {
         Ok(Self { program, args: argv.collect(), timeout, wants: Wants::default() })
     }
 
-    /// This watchdog, shown command lines taken apart.
+    /// The files that its words name: it, and a script that it is to run.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let words = std::iter::once(self.program.as_path()).chain(self.args.iter().map(Path::new));
+        words.filter(|word| word.is_absolute())
+    }
+
+    /// The same, shown command lines taken apart.
     #[must_use]
     pub fn sees_lines(mut self) -> Self {
         self.wants.lines = true;

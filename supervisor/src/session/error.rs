@@ -133,6 +133,12 @@ pub enum OpenError {
         /// Which, and what to do.
         what: String,
     },
+    /// Calls could change what the policy came from, and so what the next session may do that is started with the same words.
+    #[error("{what}")]
+    Policy {
+        /// Which file, and what to do.
+        what: String,
+    },
     /// A home directory would be granted, and nobody has insisted.
     #[error("{act}: {why}")]
     Home {

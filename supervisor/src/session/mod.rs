@@ -9,6 +9,7 @@ mod halt;
 mod id;
 mod open;
 mod part;
+mod policy_files;
 mod rules;
 mod spec;
 mod tools;
@@ -27,6 +28,8 @@ pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, Watchdo
 pub use tools::ReloadError;
 pub use warning::Warning;
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
 use callgate_policy::effective::EffectiveSet;
@@ -35,7 +38,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Credential, Env, Manifest};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::{self, HostFacts};
+use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
 use callgate_policy::plan::env::{self, Variable};
 use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::profile::Profile;
@@ -44,9 +47,11 @@ use callgate_policy::variable::Variables;
 
 use crate::call::Aborts;
 use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
+use crate::etc;
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
+use crate::host;
 use crate::place::{Changeable, Looked, Place};
 use crate::registry::{Databases, Lifecycle, hosted};
 use crate::store::{Events, Recorder};
@@ -191,6 +196,20 @@ impl Session {
     #[must_use]
     pub fn plan(&self) -> &SessionPlan {
         &self.plan
+    }
+
+    /// Finds what has to be granted for a program to start that lies in `/usr` or `/opt` and is somebody's own there, by its path or by its
+    /// name on this process's `PATH`. `None` for any other program.
+    #[must_use]
+    pub fn not_shared(&self, program: &OsStr) -> Option<PathBuf> {
+        let left_out = self.facts.path_left_out.iter().filter(|(_, why)| *why == LeftOut::NotReadable);
+        let named = match Path::new(program).components().count() {
+            1 => left_out.map(|(directory, _)| directory.as_path().join(program)).collect(),
+            _ => vec![PathBuf::from(program)],
+        };
+        let mut found =
+            named.iter().filter(|path| host::is_startable(path)).filter_map(|path| path.canonicalize().ok());
+        found.find_map(|path| etc::not_shared(&path, &self.facts.shared))
     }
 
     /// The steps that confined the session, each confirmed.

@@ -22,6 +22,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 use super::agents::Agents;
 use super::background::Background;
 use super::id::new_id;
+use super::policy_files;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{
@@ -39,7 +40,9 @@ use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::{Databases, Lifecycle, Registry, hosted};
-use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
+use crate::store::{
+    self, Kept, KnownOutputs, NewSession, PolicyDigests, Recorder, Redaction, Store, StoreError, Stored,
+};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
 use crate::turn::Turns;
@@ -128,7 +131,7 @@ impl Supervisor {
         let values = ancestry.credentials.values().chain(credentials.values()).chain(databases.secrets());
         let redaction = Redaction::of(&ancestry.env).and(values);
         let title = spec.title.as_deref().map(|title| redaction.text(title));
-        let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
+        let (stored, kept) = self.recorded((&spec, &profile), title.as_deref(), &workspace, lineage.as_ref())?;
         for rule in &kept.rules {
             let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
             rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
@@ -140,8 +143,10 @@ impl Supervisor {
         }
         let lasting =
             self.store.as_ref().filter(|_| ablation.is_none()).map(|store| (store.outputs(), kept.outputs.as_ref()));
+        let policy = policy_files::find(&spec, &profile, &self.watchdogs, &changeable);
         let asked = Asked {
             id: &id,
+            policy: &policy,
             overflow: &spec.overflow,
             lasting,
             roots: &roots,
@@ -273,12 +278,13 @@ impl Supervisor {
     /// Makes the session in the store, or takes up the one that it continues; without a store, its id alone.
     fn recorded(
         &self,
-        spec: &SessionSpec,
+        (spec, profile): (&SessionSpec, &Profile),
         title: Option<&str>,
         workspace: &[HostPath],
         lineage: Option<&Lineage>,
     ) -> Result<(Option<Stored>, Kept), OpenError> {
-        let (manifest, role) = (spec.manifest.as_ref(), spec.asked_by.role());
+        let role = spec.asked_by.role();
+        let policy = PolicyDigests::of(spec.manifest.as_ref(), profile);
         let new = || -> Result<Kept, OpenError> {
             Ok(Kept { id: new_id("ses_").map_err(OpenError::Random)?, ..Kept::default() })
         };
@@ -286,13 +292,13 @@ impl Supervisor {
             (None, None) => Ok((None, new()?)),
             (None, Some(id)) => Err(StoreError::NoStore { id: id.clone() }.into()),
             (Some(store), Some(id)) => {
-                let (stored, kept) = store.resume(id, workspace, manifest, role)?;
+                let (stored, kept) = store.resume(id, workspace, &policy, role)?;
                 Ok((Some(stored), kept))
             }
             (Some(store), None) => {
                 let kept = new()?;
                 let (id, settings) = (&kept.id, &spec.settings);
-                let stored = store.begin(&NewSession { id, title, workspace, manifest, settings, role, lineage })?;
+                let stored = store.begin(&NewSession { id, title, workspace, policy, settings, role, lineage })?;
                 Ok((Some(stored), kept))
             }
         }
@@ -304,6 +310,7 @@ impl Supervisor {
         calls: Calls,
         Asked {
             id,
+            policy,
             roots,
             changeable,
             barred,
@@ -375,6 +382,7 @@ impl Supervisor {
         barred.refuse(&led)?;
         credentials.refuse_reach(&effective, &plan)?;
         credentials.refuse_reach(&led, &plan)?;
+        let plan = SessionPlan { policy: policy.to_vec(), ..plan };
         let plan = plan.bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match watched {
             Some(by) => plan.watched(by),
@@ -386,10 +394,14 @@ impl Supervisor {
         }
         let sealed = credentials.sealed().map_err(OpenError::Sealed)?;
         let opened = Opened::open(&self.launcher, plan.clone(), (outputs.as_ref(), sealed), self.groups.clone()).await;
-        if let Err(ConfineError::Refused(failed)) = &opened
-            && failed.step == Step::Replaced
-        {
-            return Err(OpenError::Replaced { what: failed.what.clone() });
+        if let Err(ConfineError::Refused(failed)) = &opened {
+            let what = failed.what.clone();
+            if failed.step == Step::Replaced {
+                return Err(OpenError::Replaced { what });
+            }
+            if failed.step == Step::Policy {
+                return Err(OpenError::Policy { what });
+            }
         }
         let opened = opened?;
         outputs.iter_mut().for_each(Outputs::hand_over);
@@ -401,6 +413,8 @@ impl Supervisor {
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     id: &'a str,
+    /// The files that its policy came from.
+    policy: &'a [HostPath],
     overflow: &'a Overflow,
     /// Where outputs go that stay after the session: beside the store, or where they were before.
     lasting: Option<(&'a Path, Option<&'a KnownOutputs>)>,

@@ -31,11 +31,14 @@ pub(super) fn rules(
             manifest.map_or(String::new(), |manifest| format!("{}:{}", manifest.file, manifest.rule_line(place)));
         rules.add(rule, &RuleSource { scope: RuleScope::Manifest, place }, variables).map_err(OpenError::Rule)?;
     }
-    for (scope, rule) in &spec.rules {
+    // Who names a mode says by that what holds where no rule is written.
+    let counts = |(scope, _): &&(RuleScope, Rule)| *scope != RuleScope::Default || mode.is_none();
+    for (scope, rule) in spec.rules.iter().filter(counts) {
         let place = match scope {
             RuleScope::Session => "this session",
             RuleScope::Project => "this project",
             RuleScope::Manifest => "the host",
+            RuleScope::Default => "a default of the host",
         };
         let source = RuleSource { scope: *scope, place: place.to_owned() };
         rules.add(rule, &source, variables).map_err(OpenError::Rule)?;

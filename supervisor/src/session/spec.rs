@@ -92,7 +92,7 @@ pub struct SessionSpec {
     /// Treatment of calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
     /// (X1-10).
     pub mode: Option<Mode>,
-    /// Rules of this session, and of its project (S0-53).
+    /// Rules of this session, and of its project (S0-53); and defaults of the host's, which come after what anybody has written.
     pub rules: Vec<(RuleScope, Rule)>,
     /// Who is asked, where somebody must be (S0-59). With nobody, no is the answer (S0-57).
     pub approvers: Vec<Arc<dyn Approver>>,
@@ -389,7 +389,8 @@ impl SessionSpec {
         Self { mode: Some(mode), ..self }
     }
 
-    /// Adds a rule (S0-53).
+    /// Adds a rule (S0-53). With [`RuleScope::Default`] it is a default: every rule of manifest and profile comes before it, and a mode
+    /// that somebody names takes its place.
     #[must_use]
     pub fn rule(mut self, scope: RuleScope, rule: Rule) -> Self {
         self.rules.push((scope, rule));

@@ -103,6 +103,12 @@ pub enum StoreError {
         /// The session.
         id: String,
     },
+    /// The file of the profile says something else than when the session was made.
+    #[error("the profile of session {id} has changed since the session was made, and with it what the session may do")]
+    OtherProfile {
+        /// The session.
+        id: String,
+    },
     /// A session's grants reach the store.
     #[error("{granted} is granted, which reaches {path}, where sessions are kept")]
     Reached {
@@ -157,7 +163,9 @@ impl StoreError {
             Self::Ambiguous { .. } => Some("give more of the id".to_owned()),
             Self::InUse { .. } => Some("wait until its call has ended, or fork it: callgate session fork ID".to_owned()),
             Self::Closed { .. } => Some("callgate session fork ID makes one that goes on".to_owned()),
-            Self::OtherWorkspace { .. } | Self::OtherManifest { .. } => Some("make a new one: callgate session new".to_owned()),
+            Self::OtherWorkspace { .. } | Self::OtherManifest { .. } | Self::OtherProfile { .. } => {
+                Some("make a new one: callgate session new".to_owned())
+            }
             Self::Reached { .. } => {
                 Some("grant the directories that the work is in, not what holds them all".to_owned())
             }

@@ -25,6 +25,7 @@ use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::failure;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
+use callgate_policy::profile::Profile;
 use callgate_policy::rules::Rule;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, params};
 use serde::Serialize;
@@ -217,7 +218,7 @@ pub(crate) struct NewSession<'a> {
     pub(crate) id: &'a str,
     pub(crate) title: Option<&'a str>,
     pub(crate) workspace: &'a [HostPath],
-    pub(crate) manifest: Option<&'a Manifest>,
+    pub(crate) policy: PolicyDigests,
     pub(crate) settings: &'a Value,
     /// Whose its calls are.
     pub(crate) role: &'static str,
@@ -406,8 +407,8 @@ impl Store {
         self.write("fork the session", |connection| {
             let transaction = connection.transaction()?;
             transaction.execute(
-                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, notes, halted, rules, created) \
-                 SELECT ?2, id, title, workspace, manifest, settings, notes, halted, \
+                "INSERT INTO sessions (id, parent, title, workspace, manifest, profile, settings, notes, halted, rules, created) \
+                 SELECT ?2, id, title, workspace, manifest, profile, settings, notes, halted, \
                  (SELECT json_group_array(json(value)) FROM json_each(rules) \
                  WHERE json_extract(value, '$.action') IS NOT 'allow'), ?3 FROM sessions WHERE number = ?1",
                 params![session.number, id, now()],
@@ -516,17 +517,17 @@ impl Store {
     pub(crate) fn begin(&self, new: &NewSession<'_>) -> Result<Stored, StoreError> {
         let workspace: Vec<String> = new.workspace.iter().map(place::text).collect();
         let number = self.write("make the session", |connection| {
-            let sql = "INSERT INTO sessions (id, title, workspace, manifest, settings, opened, created, parent, agent, call, listed) \
-                       VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10)";
+            let sql = "INSERT INTO sessions (id, title, workspace, manifest, settings, opened, created, parent, agent, call, listed, \
+                       profile) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11)";
             let (parent, agent, call, is_listed) = match new.lineage {
                 Some(Lineage { parent, agent, call, is_listed, .. }) => (Some(parent), Some(agent), Some(call), *is_listed),
                 None => (None, None, None, true),
             };
-            let manifest = new.manifest.map(digest);
+            let PolicyDigests { manifest, profile } = &new.policy;
             let (workspace, settings) = (json!(workspace).to_string(), new.settings.to_string());
             connection.execute(
                 sql,
-                params![new.id, new.title, workspace, manifest, settings, now(), parent, agent, call, is_listed],
+                params![new.id, new.title, workspace, manifest, settings, now(), parent, agent, call, is_listed, profile],
             )?;
             Ok(connection.last_insert_rowid())
         })?;
@@ -542,7 +543,7 @@ impl Store {
         &self,
         id: &str,
         workspace: &[HostPath],
-        manifest: Option<&Manifest>,
+        policy: &PolicyDigests,
         role: &'static str,
     ) -> Result<(Stored, Kept), StoreError> {
         let session = self.session(id)?;
@@ -559,8 +560,11 @@ impl Store {
         if is_closed {
             return Err(StoreError::Closed { id });
         }
-        if was != manifest.map(digest) {
+        if was.manifest != policy.manifest {
             return Err(StoreError::OtherManifest { id });
+        }
+        if was.profile != policy.profile {
+            return Err(StoreError::OtherProfile { id });
         }
         Ok((stored, kept))
     }
@@ -781,8 +785,8 @@ impl SessionRow {
     }
 }
 
-/// State of a session: whether it is closed, what its manifest was, and what it has kept.
-fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(bool, Option<String>, Kept)> {
+/// Whether the session is closed, what its policy was, and what it has kept.
+fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(bool, PolicyDigests, Kept)> {
     let last: Option<i64> = connection.query_row(
         "SELECT max(max(proposed, coalesce(started, 0), coalesce(ended, 0))) FROM parts WHERE session = ?1",
         [number],
@@ -797,7 +801,8 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         |row| row.get(0),
     )?;
     let outputs = outputs_of(connection, number)?;
-    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted, notes FROM sessions WHERE number = ?1";
+    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted, notes, profile FROM sessions \
+               WHERE number = ?1";
     connection.query_row(sql, [number], |row| {
         // What cannot be read is not taken for what is not there: it would be a rule less.
         let json = |at| -> rusqlite::Result<String> { row.get(at) };
@@ -809,7 +814,7 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         let notes = serde_json::from_str(&json(5)?).map_err(|error| unreadable(5, error))?;
         let last = u64::try_from(last.unwrap_or(0)).unwrap_or(0);
         let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, notes, searches, last, outputs };
-        Ok((row.get(0)?, row.get(1)?, kept))
+        Ok((row.get(0)?, PolicyDigests { manifest: row.get(1)?, profile: row.get(6)? }, kept))
     })
 }
 
@@ -873,9 +878,20 @@ fn event_at(connection: &Connection, session: &str, moment: i64, number: i64) ->
         .optional()
 }
 
-/// Digest of all that a manifest asks for.
-fn digest(manifest: &Manifest) -> String {
-    host::hex(&Sha256::digest(json!(manifest.entries()).to_string()))
+/// Digests of the policy that a recorded session is bound to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicyDigests {
+    /// Of all that the manifest says.
+    manifest: Option<String>,
+    /// Of the profile's file, if it has one. Which of the built-in profiles it is, the session's settings say.
+    profile: Option<String>,
+}
+
+impl PolicyDigests {
+    pub(crate) fn of(manifest: Option<&Manifest>, profile: &Profile) -> Self {
+        let all = |manifest: &Manifest| host::hex(&Sha256::digest(json!(manifest.entries()).to_string()));
+        Self { manifest: manifest.map(all), profile: profile.file.as_ref().map(|file| file.digest.clone()) }
+    }
 }
 
 /// ISO 8601, with milliseconds: times compare as text.

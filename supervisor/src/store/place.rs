@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::shared::TREES;
 use callgate_policy::plan::system;
 use callgate_worker::mountinfo;
 use callgate_worker::way::Way;
@@ -223,7 +224,7 @@ fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>>
 
 /// Nothing is kept where every session may read.
 pub(super) fn refuse_system(path: &Path) -> Result<(), StoreError> {
-    let read = system::BASE.iter().flat_map(|group| group.paths);
+    let read = system::BASE.iter().flat_map(|group| group.paths).chain(&TREES);
     match read.map(Path::new).any(|system| path.starts_with(system)) {
         true => Err(StoreError::NotYours { path: path.to_owned(), what: "every session may read there" }),
         false => Ok(()),

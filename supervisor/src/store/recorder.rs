@@ -594,7 +594,7 @@ mod tests {
     use callgate_policy::envelope::Metadata;
     use serde_json::json;
 
-    use super::super::NewSession;
+    use super::super::{NewSession, PolicyDigests};
     use super::*;
 
     fn store() -> (tempfile::TempDir, Store) {
@@ -605,8 +605,15 @@ mod tests {
 
     fn begin(store: &Store, id: &str) -> Stored {
         let settings = &Value::Null;
-        let new =
-            NewSession { id, title: None, workspace: &[], manifest: None, settings, role: "assistant", lineage: None };
+        let new = NewSession {
+            id,
+            title: None,
+            workspace: &[],
+            policy: PolicyDigests::default(),
+            settings,
+            role: "assistant",
+            lineage: None,
+        };
         store.begin(&new).unwrap()
     }
 

@@ -96,10 +96,14 @@ ALTER TABLE sessions ADD COLUMN agent TEXT;
 ALTER TABLE sessions ADD COLUMN call TEXT;
 ALTER TABLE sessions ADD COLUMN listed INTEGER NOT NULL DEFAULT 1;
 ",
+    "
+-- The digest of the profile's file.
+ALTER TABLE sessions ADD COLUMN profile TEXT;
+",
 ];
 
 /// The version that this build reads and writes.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {

@@ -171,3 +171,29 @@ fn x3_4_what_is_not_offered_is_refused_before_watchdogs() {
         assert_eq!(fs::read_to_string(&log).unwrap(), "called\n", "the control: of what is offered it hears");
     });
 }
+
+/// E4: a host's watchdog runs outside, and decides about the next call too. A script of its in the workspace is no call's to change.
+#[test]
+fn e4_calls_do_not_change_the_watchdog_that_judges_them() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in super::STRENGTHS {
+        let workspace = tempfile::tempdir().unwrap();
+        let script = workspace.path().join("watchdog.sh");
+        let text = "cat > /dev/null; echo '{\"verdict\":\"allow\"}'\n";
+        fs::write(&script, text).unwrap();
+        runtime.block_on(async {
+            let words = ["/bin/sh".into(), script.clone().into_os_string()];
+            let watchdog = WatchdogProgram::new(words, Duration::from_secs(20)).unwrap();
+            let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
+            let supervisor = builder.watchdog_program(watchdog).build().unwrap();
+            let spec = SessionSpec::developer(workspace.path()).mode(callgate::policy::mode::Mode::Yolo);
+            let session = supervisor.open(spec.strength(strength)).await.unwrap();
+            for line in ["echo >> watchdog.sh", "rm watchdog.sh", "echo > other && mv other watchdog.sh"] {
+                let result = session.call("bash", json!({ "command": line })).await;
+                assert_ne!(result.data.unwrap()["exit_code"], 0, "{line}");
+                assert_eq!(fs::read_to_string(&script).unwrap(), text, "{line}");
+            }
+            assert!(workspace.path().join("other").exists(), "the control: the rest of the last line has run");
+        });
+    }
+}

@@ -193,3 +193,100 @@ fn programs_find_their_settings_in_etc() {
         }
     });
 }
+
+/// Directories of this test's own in `/opt` and `/usr/local/etc`, which only root can have: a toolchain of root's, what belongs to the
+/// caller, and what root keeps for itself.
+struct Shared(PathBuf, PathBuf);
+
+impl Shared {
+    fn plant(env: &TestEnv) -> Option<Self> {
+        let name = env.workspace().parent()?.file_name()?.to_str()?.replace("callgate-test", "callgate-suite");
+        let shared = Self(Path::new("/opt").join(&name), Path::new("/usr/local/etc").join(&name));
+        fs::create_dir(&shared.0).ok()?;
+        fs::create_dir(&shared.1).ok()?;
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(&shared.0, 0o755);
+        mode(&shared.1, 0o755);
+        for directory in ["tool", "tool/bin", "tool/bin/deep", "mine", "mine/bin"] {
+            fs::create_dir(shared.0.join(directory)).unwrap();
+            mode(&shared.0.join(directory), 0o755);
+        }
+        for (path, text, bits) in [
+            (shared.0.join("tool/bin/tool"), "#!/bin/sh\necho it works\n", 0o755),
+            (shared.0.join("tool/bin/deep/open"), "open", 0o644),
+            (shared.0.join("mine/bin/tool"), "#!/bin/sh\necho it works\n", 0o755),
+            (shared.0.join("mine/.env"), "KEY=mine", 0o600),
+            (shared.0.join("root-only"), "KEY=root", 0o600),
+            (shared.1.join("secret"), "KEY=root", 0o600),
+            (shared.1.join("open"), "open", 0o644),
+        ] {
+            fs::write(&path, text).unwrap();
+            mode(&path, bits);
+        }
+        let uid = env.target().user.uid();
+        for theirs in ["mine", "mine/bin", "mine/bin/tool", "mine/.env"] {
+            std::os::unix::fs::chown(shared.0.join(theirs), Some(uid), Some(uid)).unwrap();
+        }
+        if uid == 0 {
+            // What is root's own is told by its mode alone.
+            mode(&shared.0.join("mine"), 0o700);
+        }
+        Some(shared)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn setting(&self, name: &str) -> String {
+        self.1.join(name).display().to_string()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _gone = (fs::remove_dir_all(&self.0), fs::remove_dir_all(&self.1));
+    }
+}
+
+/// A2: of `/usr` and `/opt` a session has what root owns and everybody may read. The rest is granted by name.
+#[test]
+fn a2_what_is_somebody_s_own_beside_the_system_s_programs_is_not_granted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let Some(shared) = Shared::plant(&env) else {
+            eprintln!("SKIP {target:?}: nothing can be made in /opt");
+            return;
+        };
+        let own = shared.at("mine/.env");
+        let roots = [shared.at("root-only"), shared.setting("secret")];
+        let is_root = target.user.uid() == 0;
+        for secret in std::iter::once(&own).chain(&roots) {
+            env.sandbox().probe(&["read", secret]).assert_errno(EACCES);
+            // The control: the caller may read it, and a grant by name says so.
+            if is_root || *secret == own {
+                env.bare().probe(&["read", secret]).assert_ok();
+                env.sandbox().read(secret).probe(&["read", secret]).assert_ok();
+            }
+        }
+        for open in [shared.at("tool/bin/tool"), shared.at("tool/bin/deep/open"), shared.setting("open")] {
+            env.sandbox().probe(&["read", &open]).assert_ok();
+        }
+        // A toolchain of root's works, by its path and by PATH; a person's own works where it is granted.
+        let path = |directory: &str| format!("{}:/usr/bin:/bin", shared.at(directory));
+        let run = |directory: &str| env.sandbox().variable("PATH", &path(directory));
+        for ended in [
+            run("tool/bin").run(&[&shared.at("tool/bin/tool")]),
+            run("tool/bin").run(&["tool"]),
+            run("mine/bin").read(shared.at("mine")).run(&["tool"]),
+        ] {
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "it works\n"), "{ended:?}");
+        }
+        let grant = format!("--read {}", shared.at("mine"));
+        for words in [&shared.at("mine/bin/tool"), "tool"] {
+            let ended = run("mine/bin").run(&[words]);
+            assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+            assert!(ended.stderr.contains(&grant), "{words} does not say {grant}: {ended:?}");
+        }
+    });
+}

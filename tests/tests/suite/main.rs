@@ -88,6 +88,7 @@ mod own_network;
 mod own_proc;
 mod planted;
 mod planted_links;
+mod policy_files;
 mod processes;
 mod protect;
 mod refusals;

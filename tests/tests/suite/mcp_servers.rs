@@ -648,69 +648,39 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     }
 }
 
-/// Everything that a wrapped server has besides tools (resources, prompts, completions) is asked for by way of the session: rules and people
-/// decide about each request, and it is recorded.
+/// X0-10, X1-11: `--wrap` lets calls pass by a default, which comes after every rule, mode and profile that somebody has written.
 #[test]
-fn requests_for_what_a_server_has_pass_by_the_session() {
-    let requests = [
-        ("resources/read", json!({ "uri": "has:a" }), "/contents/0/text"),
-        ("prompts/get", json!({ "name": "a" }), "/messages/0/content/text"),
-        (
-            "completion/complete",
-            json!({ "ref": { "type": "ref/prompt", "name": "a" }, "argument": { "name": "b", "value": "c" } }),
-            "/completion/values/0",
-        ),
-    ];
-    for (method, params, place) in requests {
-        for (rest, denied, is_asked) in [
-            (String::new(), None, false),
-            (rule("mcp:s:echo", "deny"), None, false),
-            (rule(&format!("mcp:s:{method}"), "deny"), Some("the rule deny mcp:s:"), false),
-            (rule("mcp:s:*", "deny"), Some("the rule deny mcp:s:"), false),
-            (rule(&format!("mcp:s:{method}"), "ask"), Some("a person said no"), true),
+fn x1_11_what_is_written_comes_before_the_default_of_wrap() {
+    matrix(Host::STRENGTHS, |target| {
+        // The profile is read from the manifest's directory.
+        let profile =
+            |approval: &str| format!("profile: p\nshell: unrestricted\nfile_write: full\napproval: {approval}\n");
+        let of_file = "profile = \"./p.yaml\"";
+        for (rest, approval, asks) in [
+            ("mode = \"ask\"", "none", true),
+            ("mode = \"auto-edit\"", "none", true),
+            (&rule("*", "ask"), "none", true),
+            (&rule("mcp:*:*", "ask"), "none", true),
+            (of_file, "all", true),
+            (of_file, "{mode: granular, required_tools: [bash]}", false),
+            (of_file, "none", false),
+            ("", "none", false),
         ] {
-            let case = format!("{method}: {rest}");
-            let env = TestEnv::new(HERE);
-            let person = if is_asked { Person::Says("no") } else { Person::Nobody };
-            let mut client = serves(&env, "has", ("", &rest, true), person);
-            let answer = client.request(method, params.clone(), person);
-            match denied {
-                None => {
-                    assert_eq!(answer["result"].pointer(place), Some(&json!("what it has")), "{case}: {answer}");
-                    assert_eq!(seen(&env), 1, "{case}");
-                }
-                Some(why) => {
-                    let said = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{case}: {answer}"));
-                    assert!(said.contains(why), "{case}: {said}");
-                    assert_eq!((seen(&env), client.asked.len()), (0, usize::from(is_asked)), "{case}");
-                }
+            let env = TestEnv::new(target);
+            env.workspace_file("p.yaml", &profile(approval));
+            let mut client = serves(&env, "plain", ("", rest, true), Person::Says("no"));
+            let answer = client.call("echo", json!({ "a": 1 }), Person::Says("no"));
+            let case = format!("{rest:?}, {approval:?}: {answer}");
+            if asks {
+                assert!(wrong(&answer).ends_with("is denied: a person said no"), "{case}");
+                assert_eq!((seen(&env), client.asked.len()), (0, 1), "{case}");
+            } else {
+                assert_eq!(text(&answer), "{\"a\": 1}", "{case}");
+                assert_eq!((seen(&env), client.asked.len()), (1, 0), "{case}");
             }
-            if is_asked {
-                let answer = client.request(method, params.clone(), Person::Says("once"));
-                assert_eq!(answer["result"].pointer(place), Some(&json!("what it has")), "{case}: {answer}");
-                assert_eq!((seen(&env), client.asked.len()), (1, 2), "{case}");
-            }
-            // No tool has the name of a request, and no request is called as a tool.
-            let tools = client.request("tools/list", json!({}), Person::Nobody)["result"]["tools"].to_string();
-            assert!(tools.contains("\"echo\"") && !tools.contains("resources"), "{tools}");
-            let name = format!("mcp-{}", method.replace('/', "-"));
-            assert!(client.call(&name, params.clone(), Person::Nobody)["error"].is_object(), "{name}");
             client.close();
-            let sessions: Value = serde_json::from_str(&callgate(&env, &["session", "list", "--json"]).stdout).unwrap();
-            let recorded = sessions.as_array().unwrap().iter().any(|session| {
-                let id = session["id"].as_str().unwrap();
-                callgate(&env, &["session", "show", id, "--json"]).stdout.contains(&format!("{name:?}"))
-            });
-            assert!(recorded, "{case}");
         }
-        // Where a person is to be asked and there is none, it is refused.
-        let env = TestEnv::new(HERE);
-        let mut client = serves(&env, "has", ("", &rule("mcp:s:*", "ask"), true), Person::Nobody);
-        let answer = client.request(method, params.clone(), Person::Nobody);
-        assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("nobody to ask")), "{answer}");
-        assert_eq!(seen(&env), 0, "{method}");
-        client.close();
-    }
+    });
 }
 
 /// The calls of a server are recorded, and what it was refused is said with what grants it.

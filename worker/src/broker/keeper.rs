@@ -21,6 +21,7 @@ use std::time::Instant;
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
+use callgate_policy::step;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec};
 
 use super::calls::{lies_in, real};
@@ -54,6 +55,7 @@ const LED_BY_GIT: &str = "a repository's configuration leads git here";
 const LED_BY_A_LINK: &str = "a kept name is a link that leads here";
 /// Reason why a result names a place that was not looked at as a whole.
 const LEADS_FURTHER: &str = "not all of it was looked at: what it leads to may have been changed";
+const POLICY: &str = "it decides about this session (its manifest, its profile, or a watchdog), so no call changes it";
 const LINKED_BESIDE: &str = "too large to be looked at as a whole: a protected file in it may have another name";
 const UNREADABLE: &str = "these settings cannot be read: what they lead to may have been changed";
 const WHOLE_TREE: &str = "a repository's configuration or a kept name leads to the whole of it, which is not kept";
@@ -439,6 +441,7 @@ impl Keeper {
     pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<Above, StepFailure> {
         let Layout { roots, places, beside } = Layout::of(plan);
         let mut keeper = Self::of((roots, beside), homes(plan, &places), Above::default());
+        let linked_policy = keeper.keep_policy(plan)?;
         let trees = keeper.trees();
         for (tree, _) in &trees {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
@@ -452,6 +455,10 @@ impl Keeper {
             keeper.look_at_all();
             linked = keeper.roots.iter().any(|root| root.is_further).then(|| keeper.find_linked_beside());
         }
+        // Those outside of what is granted may have a name inside, which only a look from outside tells.
+        if !linked_policy.is_empty() {
+            linked.get_or_insert_default().files.extend(linked_policy);
+        }
         let Self { repositories, ends, mut unseen, roots, .. } = keeper;
         // A name that the session may not read is not told to it.
         let reads = |place: &Path| {
@@ -462,6 +469,41 @@ impl Keeper {
             |place: &Path| roots.iter().rev().find(|root| lies_in(place, &root.path)).map(|root| root.path.clone());
         unseen.rename(|place| if reads(place) { None } else { tree_of(place) });
         Ok(Above { repositories, ends, unseen, linked })
+    }
+
+    /// Keeps the files that the session's policy came from: a call that could change one would choose what the next session that
+    /// is started with the same words may do. Returns those that have several names. Fails where a call could change one all the
+    /// same, since somebody granted that.
+    fn keep_policy(&mut self, plan: &SessionPlan) -> Result<Vec<(u64, u64)>, StepFailure> {
+        let written = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
+        let by_kernel: Vec<PathBuf> = written.map(|rule| real(&reach(rule))).collect();
+        let mut linked = Vec::new();
+        for path in plan.policy.iter().map(|path| path.as_path()) {
+            let refuse = |why: &str| {
+                let what = format!("the policy came from {}, {why}; keep it elsewhere", path.display());
+                Err(StepFailure::new(step::Step::Policy, what))
+            };
+            let several = fs::symlink_metadata(path).ok().filter(|stat| stat.is_file() && stat.nlink() > 1);
+            if several.is_some() && !by_kernel.is_empty() {
+                return refuse("which has a second name (a hard link), by which calls may be able to write it");
+            }
+            linked.extend(several.map(|stat| (stat.dev(), stat.ino())));
+            if by_kernel.iter().any(|tree| lies_in(path, tree)) {
+                return refuse("where calls may write, and nothing is protected");
+            }
+            match self.tree(path) {
+                // A tree as a whole stays where it is.
+                Some(root) if root.keeps() => {
+                    if root.path != path && self.ends.insert(path.to_owned(), POLICY) == Kept::Full {
+                        return refuse("which is one more place than can be protected");
+                    }
+                }
+                Some(root) if root.is_granted => return refuse("which calls may write, for that name was granted"),
+                // The session's own, or not the broker's to write.
+                Some(_) | None => {}
+            }
+        }
+        Ok(linked)
     }
 
     fn of((roots, beside): (Vec<Root>, HashMap<PathBuf, Beside>), homes: BTreeSet<PathBuf>, above: Above) -> Self {
@@ -551,7 +593,7 @@ impl Keeper {
                     "{} is mounted from where names are kept{other}: unmount it, or do not grant it for writing",
                     here.display()
                 );
-                return Err(StepFailure::new(callgate_policy::step::Step::KeptNames, what));
+                return Err(StepFailure::new(step::Step::KeptNames, what));
             }
         }
         Ok(())

@@ -26,6 +26,10 @@ fn facts() -> HostFacts {
         homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
+        shared: vec![
+            Readable { path: "/usr".into(), reading: Reading::Tree },
+            Readable { path: "/opt/tool".into(), reading: Reading::Tree },
+        ],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
         path_left_out: Vec::new(),
         env: [("LANG", "C.UTF-8"), ("LC_TIME", "C"), ("LD_PRELOAD", "/x.so"), ("API_TOKEN", "s"), ("RUST_LOG", "info")]

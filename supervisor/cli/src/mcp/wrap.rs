@@ -98,10 +98,8 @@ pub(super) fn wrap(
     spec.tools = false;
     spec.title.get_or_insert_with(|| format!("mcp --wrap {}", server.name));
     let Server { name, argv } = server;
-    if spec.mode.is_none() {
-        // Whoever types a server grants what it can do. A rule that names it, or one of its tools, comes before this one.
-        spec = spec.rule(RuleScope::Session, Rule::new(format!("mcp:{name}:*"), Action::Allow));
-    }
+    // Whoever types a server grants what it can do, unless a rule, a mode or a profile says otherwise.
+    spec = spec.rule(RuleScope::Default, Rule::new(format!("mcp:{name}:*"), Action::Allow));
     let ended = supervise_with(Some(Store::of_user()?), launcher, async |supervisor| {
         let session = Arc::new(supervisor.open(spec).await?);
         show::tell_warnings(&session);
