@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::place;
+use crate::owner;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::etc::{Attributes, ByName, Directory, Found, Kind, Readable, Reading, by_name};
 use callgate_policy::plan::shared::{self, TREES};
@@ -32,7 +32,7 @@ fn readable_in(top: OwnedFd) -> Vec<Readable> {
     walked(&top, ETC, Rule::Etc)
 }
 
-/// What of `/usr` and `/opt` is readable. A tree that is not as it should be is not: that only takes rights away.
+/// Finds the parts of `/usr` and `/opt` that are readable. A tree that is not as it should be is not: that only takes rights away.
 pub(crate) fn shared() -> Vec<Readable> {
     let trees = TREES.into_iter().filter_map(|tree| Some((tree, open(CWD, OsStr::new(tree))?)));
     trees.flat_map(|(tree, top)| walked(&top, tree, Rule::Shared)).collect()
@@ -74,7 +74,7 @@ fn walked(top: &OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
     }
 }
 
-/// What decides about an entry.
+/// Rule that decides about an entry.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
     /// That of `/etc`.
@@ -96,7 +96,7 @@ impl Rule {
             Self::Etc => about.fit(),
             // What root of an outer user namespace owns is shown as nobody's, and this one's processes cannot act as them.
             Self::Shared => {
-                let uid = if place::is_somebody(about.uid) { about.uid } else { 0 };
+                let uid = if owner::is_somebody(about.uid) { about.uid } else { 0 };
                 shared::is_everybodys(&Attributes { uid, ..*about })
             }
         }
@@ -277,7 +277,7 @@ mod tests {
         assert!(matches!(&found, Found::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)), "{found:?}");
     }
 
-    /// What somebody else than root keeps beside toolchains, and what root keeps for itself, is not shared.
+    /// Files that somebody else than root keeps beside toolchains, and what root keeps for itself, is not shared.
     #[test]
     fn a_walk_of_programs_grants_what_root_owns_and_everyone_may_read() {
         let top = tempfile::tempdir().unwrap();

@@ -367,7 +367,7 @@ pub(crate) struct Search {
     /// The directories of PATH that exist, the path of each without links, and who may have planted programs there.
     directories: Vec<(HostPath, HostPath, Option<LeftOut>)>,
     toolchains: Vec<HostPath>,
-    /// What of the system is readable.
+    /// Parts of the system that are readable.
     shared: Vec<Readable>,
 }
 

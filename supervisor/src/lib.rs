@@ -28,6 +28,7 @@ mod gate;
 mod gitconfig;
 mod home;
 mod host;
+mod owner;
 mod place;
 mod registry;
 mod session;

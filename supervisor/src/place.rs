@@ -19,9 +19,7 @@ use rustix::io::Errno;
 
 use crate::home::Homes;
 use crate::host;
-
-/// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
-const NOBODY: u32 = 65534;
+use crate::owner::is_somebody;
 
 /// Who can have a path lead elsewhere, and is neither root nor the owner of what it leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -353,22 +351,6 @@ fn stranger_on(way: &Way) -> Option<Stranger> {
     Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })
 }
 
-/// Whether somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's: whoever set
-/// this one up has put it there, and none of its processes acts as them.
-pub(crate) fn is_somebody(uid: u32) -> bool {
-    uid != NOBODY || host::text_of(Path::new("/proc/self/uid_map"), 64 * 1024).map_or(true, |map| maps(&map, uid))
-}
-
-fn maps(map: &str, uid: u32) -> bool {
-    map.lines().any(|line| {
-        let mut fields = line.split_whitespace().map(str::parse::<u64>);
-        let (Some(Ok(first)), Some(Ok(_)), Some(Ok(count))) = (fields.next(), fields.next(), fields.next()) else {
-            return true;
-        };
-        (first..first + count).contains(&u64::from(uid))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
@@ -531,11 +513,5 @@ mod tests {
         for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
         }
-    }
-
-    #[test]
-    fn who_is_nobody_here() {
-        assert!(maps("0 0 4294967295\n", NOBODY) && maps("0 100000 65536\n", NOBODY) && maps("?", NOBODY));
-        assert!(!maps("0 1000 1\n", NOBODY) && !maps("", NOBODY));
     }
 }

@@ -264,7 +264,7 @@ pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Varia
     Ok(all.into_values().collect())
 }
 
-/// Why programs get another locale than their caller's.
+/// Reason why programs get another locale than their caller's.
 const WHY_UTF8: &str =
     "the caller's has another character set than UTF-8, by which a shell would read other commands than rules do";
 

@@ -26,7 +26,7 @@ pub struct HostFacts {
     pub toolchains: Vec<HostPath>,
     /// Part of `/etc` that everyone may read and that is no secret, beyond what [`super::system`] names.
     pub etc: Vec<Readable>,
-    /// What of `/usr` and `/opt` root owns and everybody may read ([`super::shared`]).
+    /// Parts of `/usr` and `/opt` that root owns and everybody may read ([`super::shared`]).
     pub shared: Vec<Readable>,
     /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
     pub left_of: BTreeMap<HostPath, HostPath>,

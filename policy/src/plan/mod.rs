@@ -244,7 +244,7 @@ pub struct SessionPlan {
     /// changes one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<HostPath>,
-    /// What may be started.
+    /// Programs that may be started.
     pub exec: Exec,
     /// Programs that a call that only reads may start ([`CallRules::Reading`]): names and paths as in
     /// [`ProgramPattern::One`]. `None` in a session that has no such calls.

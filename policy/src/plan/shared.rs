@@ -1,4 +1,5 @@
-//! What of `/usr` and `/opt` a session reads and may start programs from: what root owns and everybody may read (decision 0040).
+//! Parts of `/usr` and `/opt` that a session reads and may start programs from: those that root owns and everybody may read (decision
+//! 0040).
 //!
 //! The trees are too large to be walked at each start. So the supervisor looks where people put things besides the distribution
 //! ([`entries`]), and takes what lies deeper for what the directory above it is: there root alone can have put something.

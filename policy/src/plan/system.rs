@@ -27,10 +27,10 @@ const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'
     Group { reason, access, extent, paths }
 }
 
-/// Why the trees of programs are granted.
+/// Reason why the trees of programs are granted.
 pub(super) const PROGRAMS: &str = "programs and their libraries";
 
-/// What holds in both strengths.
+/// Groups in both strengths.
 pub const BASE: &[Group] = &[
     group(
         PROGRAMS,

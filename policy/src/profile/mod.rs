@@ -85,7 +85,7 @@ pub struct ProfileFile {
     pub digest: String,
 }
 
-/// What a shell is for.
+/// Purpose of a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
     /// There is none.

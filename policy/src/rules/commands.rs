@@ -138,7 +138,7 @@ impl Part {
         Self { reads: Reads::Input, ..self }
     }
 
-    /// Of a program that is started without a shell, and of all that it starts in turn. `None` if a shell among these may read its
+    /// Parts of a program that is started without a shell, and of all that it starts in turn. `None` if a shell among these may read its
     /// line in another way than it was read here ([`reading`]).
     #[must_use]
     pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Option<Vec<Self>> {
@@ -332,7 +332,7 @@ pub fn read_otherwise(line: &Line) -> Option<String> {
     parts.find(Part::has_bash_read_otherwise).map(|part| part.shown())
 }
 
-/// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
+/// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
 #[must_use]
 pub fn shown(line: &Line) -> Option<Vec<String>> {
     let commands = line.understood().ok()?;

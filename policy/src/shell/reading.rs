@@ -4,7 +4,7 @@
 //! backslash, a quote or a backquote. The grammar reads UTF-8. So programs get a locale with that character set, or none
 //! (`C`, where a byte is a character and every byte of ASCII is itself), and a line that chooses another is not understood.
 
-/// What takes the place of a locale with another character set. glibc has it built in; where it is missing, `C` is in force.
+/// Locale that takes the place of one with another character set. glibc has it built in; where it is missing, `C` is in force.
 pub const LOCALE: &str = "C.UTF-8";
 
 /// True if a variable chooses a locale.

@@ -203,7 +203,7 @@ fn tell_not_started(program: &Program) {
     tell(&text);
 }
 
-/// What would have to be granted, where the program lies beside the system's and is somebody's own.
+/// Tells what would have to be granted, where the program lies beside the system's and is somebody's own.
 fn tell_not_shared(session: &Session, argv: &[OsString]) {
     if let Some(own) = argv.first().and_then(|program| session.not_shared(program)) {
         let own = own.display().to_string();
@@ -214,7 +214,7 @@ fn tell_not_shared(session: &Session, argv: &[OsString]) {
     }
 }
 
-/// What else was refused: protected names, the network, sockets of other programs.
+/// Tells what else was refused: protected names, the network, sockets of other programs.
 fn tell_refused(envelope: &ResultEnvelope) {
     let notes = envelope.data.as_ref().and_then(|data| data["notes"].as_array());
     let lines = notes.into_iter().flatten().filter_map(|note| note.as_str());

@@ -114,7 +114,7 @@ impl WatchdogProgram {
         words.filter(|word| word.is_absolute())
     }
 
-    /// The same, shown command lines taken apart.
+    /// This watchdog, shown command lines taken apart.
     #[must_use]
     pub fn sees_lines(mut self) -> Self {
         self.wants.lines = true;

@@ -785,7 +785,7 @@ impl SessionRow {
     }
 }
 
-/// Whether the session is closed, what its policy was, and what it has kept.
+/// State of a session: whether it is closed, what its policy was, and what it has kept.
 fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(bool, PolicyDigests, Kept)> {
     let last: Option<i64> = connection.query_row(
         "SELECT max(max(proposed, coalesce(started, 0), coalesce(ended, 0))) FROM parts WHERE session = ?1",
@@ -881,9 +881,9 @@ fn event_at(connection: &Connection, session: &str, moment: i64, number: i64) ->
 /// Digests of the policy that a recorded session is bound to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyDigests {
-    /// Of all that the manifest says.
+    /// Digest of all that the manifest says.
     manifest: Option<String>,
-    /// Of the profile's file, if it has one. Which of the built-in profiles it is, the session's settings say.
+    /// Digest of the profile's file, if it has one. Which of the built-in profiles it is, the session's settings say.
     profile: Option<String>,
 }
 

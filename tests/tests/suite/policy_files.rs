@@ -1,4 +1,4 @@
-//! What a call writes decides nothing about the next one: the manifest and the profile that a session was opened with are kept from
+//! Nothing that a call writes decides about the next one: the manifest and the profile that a session was opened with are kept from
 //! its calls, wherever they lie and by whatever name (E4), and a recorded session is bound to what they said.
 
 use std::fs;
@@ -150,7 +150,7 @@ fn taking(what: &Path) -> Value {
     json!({ "command": format!("echo '# taken' >> {}; echo done > other", what.display()) })
 }
 
-/// The same holds for tools, by `call` and for a client of `mcp`.
+/// It holds for tools too, by `call` and for a client of `mcp`.
 #[test]
 fn e4_tools_and_clients_do_not_change_it_either() {
     matrix(Host::STRENGTHS, |target| {

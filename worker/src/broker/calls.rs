@@ -100,7 +100,7 @@ pub(super) struct Endpoint {
     pub(super) carried: Arc<()>,
 }
 
-/// What a call may read. Looked up only by calls that watch files, for there are many.
+/// Places that a call may read. Looked up only by calls that watch files, for there are many.
 #[derive(Default)]
 struct Readable {
     /// `None` for all that the session may.
@@ -172,7 +172,7 @@ impl Calls {
         self.objects.clone()
     }
 
-    /// Whether two paths lie in trees that count as file systems of their own.
+    /// True if two paths lie in trees that count as file systems of their own.
     pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
         self.write.are_apart(one, other)
     }

@@ -116,7 +116,7 @@ impl Objects {
         Self { ids: HashMap::new(), keys: HashMap::new(), all: all.clone() }
     }
 
-    /// Whether an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
+    /// True if an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
     /// removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one day.
     fn is_own(&mut self, kind: Kind, id: i32) -> bool {
         if !self.ids.contains_key(&(kind, id)) {

@@ -617,7 +617,7 @@ impl Hearing {
     }
 }
 
-/// What ends a session, without the broker's lock.
+/// Wait for the end of a session, without the broker's lock.
 struct Ending {
     over: Arc<AtomicBool>,
     objects: AllObjects,
@@ -661,7 +661,7 @@ impl Ending {
     }
 }
 
-/// What a thread that serves needs at most, a listing of a deep tree included.
+/// Stack that a thread that serves needs at most, a listing of a deep tree included.
 const THREADS_STACK: usize = 512 * 1024;
 
 /// A thread that fell over has broken nothing that the end of the session needs.

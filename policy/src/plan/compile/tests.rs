@@ -339,7 +339,7 @@ fn shells_read_lines_as_rules_do() {
     }
 }
 
-/// What is typed may not change which code a granted program runs; what a manifest says may, and so may what is typed where any
+/// A variable that is typed may not change which code a granted program runs; what a manifest says may, and so may what is typed where any
 /// program may start.
 #[test]
 fn typed_loaders_are_refused_where_programs_are_judged() {
