@@ -184,7 +184,7 @@ impl Launcher {
     }
 
     /// What a fuzz target says is a launcher, and everything behind it.
-    #[cfg(fuzzing)]
+    #[cfg(any(fuzzing, test))]
     #[must_use]
     pub fn over(channel: Channel) -> Self {
         Self::process(channel, None)
