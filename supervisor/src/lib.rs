@@ -17,6 +17,10 @@
 //! # }
 //! ```
 
+// The name that the fuzz targets know this crate by, which are tried with their seeds.
+#[cfg(test)]
+extern crate self as callgate;
+
 #[cfg(feature = "ablation")]
 mod ablation;
 mod call;
@@ -31,6 +35,8 @@ mod host;
 mod owner;
 mod place;
 mod registry;
+#[cfg(test)]
+mod seeds;
 mod session;
 mod store;
 mod supervisor;

@@ -63,6 +63,14 @@ impl fmt::Display for Met {
 }
 
 impl Met {
+    /// The reason, if it was not tried.
+    pub fn not_tried(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::NotTried(why) => Some(why),
+            Outcome::Same | Outcome::Different(_) => None,
+        }
+    }
+
     /// True if it works, or the table says why not.
     pub fn is_as_said_of(&self, project: &Project) -> bool {
         match &self.outcome {

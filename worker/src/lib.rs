@@ -5,6 +5,10 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at what they are about by path"))]
 
+// The names that the fuzz targets know this crate by, which are tried with their seeds.
+#[cfg(test)]
+extern crate self as callgate_worker;
+
 pub mod apply;
 pub mod asked;
 mod broker;

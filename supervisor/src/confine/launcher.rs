@@ -185,7 +185,7 @@ impl Launcher {
     }
 
     /// Takes what a fuzz target says for a launcher, and everything behind it.
-    #[cfg(fuzzing)]
+    #[cfg(any(fuzzing, test))]
     #[must_use]
     pub fn over(channel: Channel) -> Self {
         Self::process(channel, None)

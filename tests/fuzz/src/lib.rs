@@ -1,7 +1,14 @@
-//! Plays everything behind the launcher to a real supervisor, so that what a worker sends is the fuzzer's choice.
+//! Bodies of the fuzz targets, each a function of any bytes. Tests of the crates do it with the seeds: this file is a module of theirs.
+
+pub mod arguments;
+#[cfg(fuzzing)]
+pub mod egress;
+pub mod hostile_worker;
+pub mod manifest;
+pub mod patterns;
+pub mod profile;
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 
 use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
 use callgate_policy::plan::SessionPlan;
@@ -12,21 +19,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::{Shutdown, shutdown};
 
-/// A supervisor, and the other end of what it takes for its launcher.
+/// A supervisor, and the other end of what it takes for its launcher: everything behind that is played to it, so that what a worker
+/// sends is the fuzzer's choice.
 pub struct Host {
     supervisor: Supervisor,
     launcher: Channel,
     runtime: tokio::runtime::Runtime,
     workspace: tempfile::TempDir,
-}
-
-/// Which process of a session says something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Who {
-    Broker,
-    Programs,
-    Readers,
-    Worker,
 }
 
 /// The ends of a session's channels that its processes would hold. Each says all that it has to say before the supervisor
@@ -47,10 +46,6 @@ impl Host {
         let supervisor = Supervisor::builder().launcher(Launcher::over(ours)).build().expect("this host enforces");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Self { supervisor, launcher, runtime, workspace: tempfile::tempdir().expect("a directory") }
-    }
-
-    pub fn workspace(&self) -> PathBuf {
-        self.workspace.path().canonicalize().expect("it is there")
     }
 
     /// Opens a session whose processes `say` something, and has `use_it` use it.

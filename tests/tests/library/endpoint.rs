@@ -37,7 +37,7 @@ impl AgentEndpoint for Collects {
                     };
                     let rights = control.drain().map(|message| match message {
                         RecvAncillaryMessage::ScmRights(rights) => rights.count(),
-                        _ => 0,
+                        RecvAncillaryMessage::ScmCredentials(_) | _ => 0,
                     });
                     this.0.lock().unwrap().1 += rights.sum::<usize>();
                     if read == 0 {

@@ -130,5 +130,5 @@ fn s2_2_x2_13_mutated_pdfs_are_read_or_refused() {
         });
     }
     assert_eq!(were_read + were_refused, mutations);
-    assert!(were_read > 50 && were_refused > 50, "{were_read} were read, {were_refused} refused");
+    assert!(were_read.min(were_refused) > mutations / 10, "{were_read} were read, {were_refused} refused");
 }

@@ -14,7 +14,7 @@ use callgate::{
     AgentRun, AgentRunner, AgentTask, Answer, Approver, Asked, EventKind, Launcher, Outcome, Question, ResultEnvelope,
     Session, SessionSpec, SessionState, Stdio, Store, StrengthChoice, Supervisor,
 };
-use callgate_tests::Dice;
+use callgate_tests::{Dice, repetitions};
 use serde_json::json;
 
 use super::one_session::children;
@@ -561,10 +561,12 @@ async fn tried(session: &Session) -> BTreeSet<String> {
 
 /// X0-24, X0-25, X0-26, F11: parents, children and grandchildren of random manifests try everything. What a child can do, its
 /// parent can, and it is what it has declared and its parent has. (The laws of the policy have 1,000 such manifests; here each is
-/// tried in the kernel.) `CALLGATE_FAMILIES` is how many.
+/// tried in the kernel.) `CALLGATE_FAMILIES` is how many: 15 if it is
+/// not set, in a full run 50.
 #[test]
 fn f11_x0_24_x0_25_x0_26_what_a_child_can_do_its_parent_can() {
-    let families = std::env::var("CALLGATE_FAMILIES").ok().and_then(|text| text.parse().ok()).unwrap_or(50_u64);
+    let families =
+        std::env::var("CALLGATE_FAMILIES").ok().and_then(|text| text.parse().ok()).unwrap_or(repetitions(15, 50_u64));
     in_each_strength(async |workspace, strength| {
         for place in PLACES {
             let data = workspace.join("data");

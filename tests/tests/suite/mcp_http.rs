@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, skip};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -719,8 +719,7 @@ fn sessions_with_a_network_are_served_over_http() {
 #[test]
 fn f17_nobody_else_answers_at_localhost() {
     if TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: there is no IPv6 here");
-        return;
+        return skip("ipv6", "no loopback address");
     }
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");

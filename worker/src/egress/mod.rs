@@ -8,8 +8,8 @@
 mod confine;
 mod connection;
 mod credentials;
-#[cfg(fuzzing)]
-#[allow(clippy::expect_used, reason = "a fuzz target is to stop")]
+#[cfg(any(fuzzing, test))]
+#[allow(clippy::expect_used, unreachable_pub, reason = "a fuzz target is to stop, and is a program of its own")]
 pub mod fuzzing;
 mod hello;
 mod http;
@@ -19,6 +19,8 @@ mod opening;
 mod other;
 mod proxy;
 mod relay;
+#[cfg(test)]
+mod seeds;
 mod serving;
 #[cfg(test)]
 mod tests;
