@@ -1,4 +1,5 @@
 //! Seeds of the fuzz targets (`tests/fuzz/seeds`), tried without a fuzzer; those of egress are the worker's.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a failed unwrap fails the test")]
 
 use std::fs;
 

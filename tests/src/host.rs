@@ -150,7 +150,7 @@ impl Target {
 /// reported.
 ///
 /// In a full run each host is tried as root and as an ordinary user. Otherwise each strength is tried as one of them, the two
-/// strengths as different users, and of other hosts [`OTHERS`] are tried; a hash of the test and the commit chooses, so that
+/// strengths as different users, and of other hosts (`OTHERS`) are tried; a hash of the test and the commit chooses, so that
 /// another commit tries the others.
 #[track_caller]
 pub fn matrix(hosts: &[Host], test: impl Fn(Target)) {

@@ -98,6 +98,7 @@ impl Ahead {
     ///
     /// # Errors
     /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
+    #[doc(hidden)]
     pub fn start(tools: Tools) -> io::Result<Self> {
         let identity = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let one_thread = OneThread::confirm()?;

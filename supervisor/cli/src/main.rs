@@ -26,9 +26,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Store, Supervisor, close_process};
-use callgate_tools::BuiltIn;
-use callgate_worker::launcher::Ahead;
+use callgate::{Ahead, ConfineError, LAUNCHER_NAME, Launcher, OpenError, Store, Supervisor, close_process};
 use callgate_worker::protocol::Leftover;
 use clap::Parser as _;
 
@@ -55,7 +53,7 @@ fn main() -> ExitCode {
 /// is said then.
 fn start_ahead() -> Option<Ahead> {
     let command = std::env::args_os().nth(1)?;
-    (command == "run" || command == "call").then(|| Ahead::start(&BuiltIn))?.ok()
+    (command == "run" || command == "call").then(Launcher::ahead)?.ok()
 }
 
 fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Failure> {

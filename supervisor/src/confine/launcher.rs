@@ -191,6 +191,14 @@ impl Launcher {
         Self::process(channel, None)
     }
 
+    /// Starts to make the namespaces of the first session, for [`Launcher::here`]. This process must have one thread.
+    ///
+    /// # Errors
+    /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
+    pub fn ahead() -> io::Result<Ahead> {
+        Ahead::start(&BuiltIn)
+    }
+
     /// No process of its own: brokers are forked from this one, for programs that open one session and have one thread. A
     /// process is started when a session needs one that outlives this. `ahead` is for the first session: started first
     /// thing in `main`, it gets ready meanwhile. For the `callgate` binary alone: a session with a network starts it afresh, and so

@@ -45,7 +45,11 @@ pub fn target(data: &[u8]) {
                         for rule in plan.rules.own() {
                             let granted = match rule.access {
                                 FsAccess::Write => rights.allows_write(&rule.path),
-                                _ => rights.allows_read(&rule.path),
+                                FsAccess::List
+                                | FsAccess::Read
+                                | FsAccess::ReadExecute
+                                | FsAccess::Kept
+                                | FsAccess::Device => rights.allows_read(&rule.path),
                             };
                             assert!(granted, "{name} {args}: {rule:?} was not granted");
                         }

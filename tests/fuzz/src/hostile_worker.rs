@@ -65,7 +65,7 @@ fn memfd(body: &[u8]) -> OwnedFd {
     file.write_all(body).expect("it is memory");
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     // One in two is not sealed.
-    if body.len() % 2 == 0 {
+    if body.len().is_multiple_of(2) {
         rustix::fs::fcntl_add_seals(&file, seals).expect("it may be sealed");
     }
     file.into()

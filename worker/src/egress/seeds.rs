@@ -1,4 +1,5 @@
 //! Seeds of the fuzz targets of egress (`tests/fuzz/seeds`), tried without a fuzzer.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a failed unwrap fails the test")]
 
 use std::fs;
 
