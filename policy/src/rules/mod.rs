@@ -193,6 +193,17 @@ pub struct RuledCall<'a> {
     pub kin: Vec<(&'a str, Value<'a>)>,
 }
 
+/// One comparison of a rule with a part of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared<'a> {
+    /// The rule, and where it was written.
+    pub rule: &'a Told,
+    /// The part of the call, as text; empty for a call that names nothing.
+    pub subject: String,
+    /// The action, if the rule matches.
+    pub action: Option<Action>,
+}
+
 /// All rules of a session, with what holds where none matches.
 ///
 /// Invariant: in the order of their rank, best first; so the first that matches is the one that decides.
@@ -389,6 +400,34 @@ impl RuleSet {
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
         let kin = call.kin.iter().filter_map(|(tool, value)| self.judge_kin(tool, value));
         judged.chain(kin).chain(reach).fold(first, stricter).decision()
+    }
+
+    /// Comparisons that [`RuleSet::judge`] makes for a call: for each of its parts the rules about it, best first, up to the one
+    /// that matches. For logs; rules that could not match by the letters they have are left out.
+    #[must_use]
+    pub fn compared(&self, call: &RuledCall<'_>) -> Vec<Compared<'_>> {
+        let mut all = Vec::new();
+        for (capability, value) in &call.named {
+            self.compare(|permission| permission.covers(call.tool, *capability), value, &mut all);
+        }
+        for (tool, value) in &call.kin {
+            self.compare(|permission| permission.tool() == Some(*tool), value, &mut all);
+        }
+        for (capability, value) in &call.reach {
+            self.compare(|permission| *permission == Permission::Capability(*capability), value, &mut all);
+        }
+        all
+    }
+
+    fn compare<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>, all: &mut Vec<Compared<'a>>) {
+        for rule in self.about(is_about, value) {
+            let action = rule.matcher.applies(rule.action, value);
+            let subject = value.told().unwrap_or_default();
+            all.push(Compared { rule: &rule.told, subject, action });
+            if action.is_some() {
+                return;
+            }
+        }
     }
 
     /// Decision of the rules about capabilities on what is done by whoever a call starts: the strictest that asks or

@@ -6,6 +6,7 @@ mod channel;
 mod endpoint;
 mod error;
 mod launcher;
+mod logged;
 mod outputs;
 mod private;
 mod program;

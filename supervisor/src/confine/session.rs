@@ -21,6 +21,7 @@ use super::channel::AsyncChannel;
 use super::endpoint::EndpointOfBroker;
 use super::error::{ConfineError, channel};
 use super::launcher::Launcher;
+use super::logged;
 use super::outputs::Outputs;
 use super::program::Program;
 use super::stdio::Stdio;
@@ -56,6 +57,7 @@ impl Opened {
         (outputs, credentials): (Option<&Outputs>, Option<OwnedFd>),
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
+        logged::session(&plan);
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
         let network = plan.network.is_some();
@@ -141,6 +143,7 @@ impl Opened {
         (sent, fds): (ProgramFdsSent, &[BorrowedFd<'_>]),
         turn: Option<Turn>,
     ) -> Result<Worker, ConfineError> {
+        logged::call(&plan);
         let call = ToWorker::Call { plan: Box::new(plan), fds: sent };
         // All that stood ready may be gone; one that is made for this call and gone as well has a reason.
         let mut left = READY_MAX;

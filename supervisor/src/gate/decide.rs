@@ -16,7 +16,7 @@ use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::profile::Database;
 use callgate_policy::rules::commands::{self, Begin};
 use callgate_policy::rules::{
-    Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
+    Action, Capability, Compared, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
 };
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::sql::{SqlKind, SqlNeed};
@@ -556,7 +556,16 @@ impl Session {
     }
 
     fn judge(&self, call: &RuledCall<'_>, known: &mut Known) -> Result<Decision, CallError> {
-        let decision = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).judge(call);
+        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if tracing::enabled!(tracing::Level::TRACE) {
+            for compared in rules.compared(call) {
+                let Compared { rule, subject, action } = compared;
+                tracing::trace!(session = self.id, tool = call.tool, %rule, subject, ?action, "a rule was compared");
+            }
+        }
+        let decision = rules.judge(call);
+        drop(rules);
+        tracing::debug!(session = self.id, tool = call.tool, %decision, "rules decided");
         known.passed.decision = Some(decision.clone());
         unless_denied(decision, call)
     }

@@ -40,6 +40,37 @@ fn with_json_each_line_is_an_object() {
     assert_eq!((&failed[0]["level"], &failed[0]["fields"]["tool"]), (&"INFO".into(), &"read".into()), "{ended:?}");
 }
 
+/// `debug` shows what a session was opened with and what rules decided; `trace` each rule of the plan, and each that was compared.
+/// Values of variables are in neither.
+#[test]
+fn debug_and_trace_show_the_plan_and_the_rules() {
+    let env = TestEnv::new(HERE);
+    let rules = "[[rules]]\npermission = \"bash\"\npattern = \"ls *\"\naction = \"deny\"\n\n\
+                 [[rules]]\npermission = \"bash\"\npattern = \"echo *\"\naction = \"allow\"\n";
+    let manifest = env.file("m.toml", rules);
+    let words = ["call", "--manifest", manifest.text(), "bash", r#"{"command": "echo x"}"#];
+    let at = |level: &str, words: &[&str]| {
+        let ended = callgate(&env, &[&["--log", level], words].concat());
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let has = |text: &str, parts: &[&str]| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    let compared = ["a rule was compared", "allow bash", "echo x", "action=Some(Allow)"];
+    let (debug, trace) = (at("debug", &words), at("trace", &words));
+    for text in [&debug, &trace] {
+        assert!(has(text, &["a session is opened", "strength=Namespaces"]), "{text}");
+        assert!(
+            has(text, &["a call is carried out", "program"]) && has(text, &["rules decided", "allow bash"]),
+            "{text}"
+        );
+    }
+    assert!(has(&trace, &compared) && has(&trace, &["a rule was compared", "deny bash", "action=None"]), "{trace}");
+    assert!(has(&trace, &["a rule of the plan", "access=ReadExecute"]), "{trace}");
+    assert!(!has(&debug, &["a rule was compared"]) && !has(&debug, &["a rule of the plan"]), "{debug}");
+    let text = at("trace", &["run", "--env", "TOKEN=of-value", "--", "true"]);
+    assert!(has(&text, &["a variable of the session", "TOKEN"]) && !text.contains("of-value"), "{text}");
+}
+
 /// A word that is neither a level nor a filter is refused before anything runs.
 #[test]
 fn an_unknown_level_is_refused() {
