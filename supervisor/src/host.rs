@@ -413,8 +413,13 @@ impl Search {
         let (mut path, mut left_out) = (Vec::new(), Vec::new());
         for (dir, real, planted) in &self.directories {
             let is_root = ["/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
-            let mut trees = self.shared.iter().filter(|readable| readable.reading == Reading::Tree);
-            let system = is_root || trees.any(|tree| real.as_path().starts_with(&tree.path));
+            // Of a directory in which not everything is everybody's, the rest is: its programs are granted one by one.
+            let mut shared = self.shared.iter().filter(|readable| match readable.reading {
+                Reading::Tree => real.as_path().starts_with(&readable.path),
+                Reading::File => readable.path.as_path().parent() == Some(real.as_path()),
+                Reading::Names => false,
+            });
+            let system = is_root || shared.next().is_some();
             let toolchain = self.toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
             let readable = system || toolchain || effective.allows_read(real);
             match planted.filter(|_| although != Some(dir.as_path())) {

@@ -35,8 +35,14 @@ pub fn other_names(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
     let Some(over) = over.max_by_key(|mount| mount.at.as_os_str().len()) else { return Vec::new() };
     let within = over.root.join(path.strip_prefix(&over.at).unwrap_or(path));
     let views = mounts.iter().filter(|mount| mount.device == over.device);
-    let names = views.filter_map(|mount| Some(mount.at.join(within.strip_prefix(&mount.root).ok()?)));
+    let names = views.filter_map(|mount| Some(below(&mount.at, within.strip_prefix(&mount.root).ok()?)));
     names.filter(|name| name != path).collect()
+}
+
+/// Joins two paths. Nothing joined to the name of a file is that name: [`Path::join`] would end it with a slash, which is
+/// another name by its bytes and to the kernel.
+fn below(at: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
 }
 
 /// All names of the place at a path, its own first: for one question. The path has no links in it.

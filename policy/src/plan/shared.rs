@@ -25,7 +25,9 @@ pub fn entries(path: &Path) -> bool {
     path == Path::new("/usr") || near || path.iter().any(|name| name == SETTINGS)
 }
 
-/// True if root owns it, everybody may read it, and not everybody may change it. A group of root's own, such as Debian's `staff`, may.
+/// True if root owns it and everybody may read it. A directory for everybody's own files, as `/tmp` is one (sticky and writable for
+/// all), is not the system's: what lies in it is not looked at, and may be anybody's. A directory without that bit that everybody may
+/// change is a toolchain that was opened to all users, as in many container images.
 #[must_use]
 pub fn is_everybodys(about: &Attributes) -> bool {
     let open = match about.kind {
@@ -33,7 +35,7 @@ pub fn is_everybodys(about: &Attributes) -> bool {
         Kind::File => 0o4,
         Kind::Other => return false,
     };
-    about.uid == 0 && about.mode & open == open && about.mode & 0o2 == 0
+    about.uid == 0 && about.mode & open == open && about.mode & 0o1002 != 0o1002
 }
 
 #[cfg(test)]
@@ -69,6 +71,8 @@ mod tests {
             (about(Kind::Directory, 0, 0, 0o755), true),
             (about(Kind::Directory, 0, 50, 0o2775), true),
             (about(Kind::Directory, 0, 0, 0o1777), false),
+            (about(Kind::Directory, 0, 0, 0o777), true),
+            (about(Kind::File, 0, 0, 0o777), true),
             (about(Kind::Directory, 0, 0, 0o711), false),
             (about(Kind::Directory, 0, 0, 0o750), false),
             (about(Kind::Directory, 1000, 0, 0o755), false),

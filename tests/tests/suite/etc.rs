@@ -255,8 +255,7 @@ fn a2_what_is_somebody_s_own_beside_the_system_s_programs_is_not_granted() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let Some(shared) = Shared::plant(&env) else {
-            eprintln!("SKIP {target:?}: nothing can be made in /opt");
-            return;
+            return skip("root", format_args!("{target:?}: nothing can be made in /opt"));
         };
         let own = shared.at("mine/.env");
         let roots = [shared.at("root-only"), shared.setting("secret")];
@@ -282,6 +281,20 @@ fn a2_what_is_somebody_s_own_beside_the_system_s_programs_is_not_granted() {
         ] {
             assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "it works\n"), "{ended:?}");
         }
+        // What somebody else owns takes nothing else of its directory away, and neither does a mode that opens a toolchain to all.
+        let others = shared.at("moved");
+        fs::write(&others, "#!/bin/sh\n").unwrap();
+        std::os::unix::fs::chown(&others, Some(4321), Some(4321)).unwrap();
+        fs::copy(shared.at("tool/bin/tool"), shared.at("beside")).unwrap();
+        let directory = shared.0.display().to_string();
+        let ended = env.sandbox().variable("PATH", &format!("{directory}:/usr/bin:/bin")).run(&["beside"]);
+        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "it works\n"), "{ended:?}");
+        env.sandbox().probe(&["read", &others]).assert_errno(EACCES);
+        for open in [shared.at("tool"), shared.at("tool/bin"), shared.at("tool/bin/tool")] {
+            fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let ended = run("tool/bin").run(&["tool"]);
+        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "it works\n"), "{ended:?}");
         let grant = format!("--read {}", shared.at("mine"));
         for words in [&shared.at("mine/bin/tool"), "tool"] {
             let ended = run("mine/bin").run(&[words]);

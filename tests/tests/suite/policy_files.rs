@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, matrix, matrix_as};
 use libc::EACCES;
 use serde_json::{Value, json};
 
@@ -101,23 +101,44 @@ fn e4_a3_another_name_of_a_manifest_is_kept_as_well() {
     });
 }
 
+/// A mount of the file alone, as containers have them, is one more name.
+#[test]
+fn e4_a8_a_manifest_that_is_mounted_in_the_workspace_is_kept() {
+    // Root alone can mount something for it.
+    matrix_as(User::Root, Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let manifest = env.file("builder.toml", MANIFEST);
+        let name = env.workspace_file("shown.toml", "empty\n");
+        let run = env.sandbox().flag(&["--manifest", manifest.text()]);
+        let write = ["write", name.text(), "new"];
+        run.clone().mounted(&manifest, &name).probe(&write).assert_errno(EACCES);
+        manifest.assert_contents(MANIFEST);
+        // The control: another file is mounted there.
+        let another = env.file("another", "old");
+        run.mounted(&another, &name).probe(&write).assert_ok();
+        another.assert_contents("new");
+    });
+}
+
 /// Where somebody granted just that file, it cannot be kept, and there is no session.
 #[test]
 fn e4_a_session_that_is_granted_its_own_policy_is_refused() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let text = MANIFEST.replace("write = [\"{workspace}/**\"]", "write = [\"{workspace}/named.toml\"]");
-        let named = env.workspace_file("named.toml", &text);
-        let line = ["sh", "-c", "echo '# taken' >> named.toml"];
-        let ended = env.sandbox().flag(&["--manifest", "named.toml"]).run(&line);
-        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-        assert!(ended.stderr.contains("the policy came from"), "{ended:?}");
-        named.assert_contents(&text);
-        // The control: the same words from another place.
-        let apart = env.file("apart.toml", &text);
-        let ended = env.sandbox().flag(&["--manifest", apart.text()]).run(&line);
-        assert!(ended.status.success(), "{ended:?}");
-        named.assert_contents(&format!("{text}# taken\n"));
+        for granted in ["{workspace}/named.toml", "{workspace}/named.toml/**"] {
+            let text = MANIFEST.replace("write = [\"{workspace}/**\"]", &format!("write = [\"{granted}\"]"));
+            let named = env.workspace_file("named.toml", &text);
+            let line = ["sh", "-c", "echo '# taken' >> named.toml"];
+            let ended = env.sandbox().flag(&["--manifest", "named.toml"]).run(&line);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("the policy came from"), "{ended:?}");
+            named.assert_contents(&text);
+            // The control: the same words from another place.
+            let apart = env.file("apart.toml", &text);
+            let ended = env.sandbox().flag(&["--manifest", apart.text()]).run(&line);
+            assert!(ended.status.success(), "{ended:?}");
+            named.assert_contents(&format!("{text}# taken\n"));
+        }
     });
 }
 

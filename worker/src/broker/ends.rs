@@ -39,7 +39,8 @@ impl Ends {
     }
 
     pub(super) fn insert(&mut self, path: PathBuf, why: &'static str) -> Kept {
-        let path = path.into_os_string();
+        // By its names alone: what is looked for is compared by bytes.
+        let path = path.components().collect::<PathBuf>().into_os_string();
         if self.why.contains_key(&path) {
             return Kept::Already;
         }

@@ -492,13 +492,14 @@ impl Keeper {
                 return refuse("where calls may write, and nothing is protected");
             }
             match self.tree(path) {
-                // A tree as a whole stays where it is.
-                Some(root) if root.keeps() => {
-                    if root.path != path && self.ends.insert(path.to_owned(), POLICY) == Kept::Full {
+                Some(root) if root.keeps() && root.path != path => {
+                    if self.ends.insert(path.to_owned(), POLICY) == Kept::Full {
                         return refuse("which is one more place than can be protected");
                     }
                 }
-                Some(root) if root.is_granted => return refuse("which calls may write, for that name was granted"),
+                Some(root) if root.is_granted || root.path == path => {
+                    return refuse("which calls may write, for that name was granted");
+                }
                 // The session's own, or not the broker's to write.
                 Some(_) | None => {}
             }
