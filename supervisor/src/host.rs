@@ -391,7 +391,9 @@ impl Search {
                 () => None,
             }
         };
-        let directories = std::env::split_paths(&given).filter(|dir| dir.is_absolute()).filter_map(|dir| {
+        // Without a slash at the end, which is no part of a name.
+        let named = std::env::split_paths(&given).map(|dir| dir.components().collect::<PathBuf>());
+        let directories = named.filter(|dir| dir.is_absolute()).filter_map(|dir| {
             let real = real_path(&dir, changeable, |_| true)?;
             let planted = planted(&real);
             Some((HostPath::from(dir), HostPath::from(real), planted))
