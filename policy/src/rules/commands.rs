@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
 use crate::shell::starts::{self, HOLE, Started, Text};
-use crate::shell::{Line, Redirect, Simple, Word, reading};
+use crate::shell::{Line, Redirect, Simple, Word, plain, reading};
 use crate::watchdog::words;
 
 use super::builtins::{evaluates, is_own_name};
@@ -69,16 +69,17 @@ impl Directory {
 }
 
 /// The commands of a call that begins in this directory. One that changes it (`cd sub`) leaves open where the others run: it may
-/// fail, and it may stand anywhere in a line.
+/// fail, and it may stand anywhere in a line. What a wrapper may start elsewhere (`env -C sub make`) stays there.
 #[must_use]
 pub fn beginning_in(parts: Vec<Part>, begin: Begin<'_>) -> Vec<Part> {
     let stays = parts.iter().filter(|part| part.moves()).all(|part| part.moves_to(begin.directory));
     let directory = if stays { Directory::of(begin) } else { Directory::Unknown };
-    let placed = |part: Part| match part.moves() || part.set.is_some() {
-        // They do the same anywhere.
-        true => part,
-        false => Part { directory: directory.clone(), ..part },
-    };
+    let placed =
+        |part: Part| match part.changes_directory() || part.set.is_some() || part.directory == Directory::Unknown {
+            // They do the same anywhere.
+            true => part,
+            false => Part { directory: directory.clone(), ..part },
+        };
     parts.into_iter().map(placed).collect()
 }
 
@@ -183,7 +184,8 @@ impl Part {
     }
 
     fn within(started: Started) -> Self {
-        Self { within: started.within, ..Self::of_words(started.words) }
+        let directory = if started.moved { Directory::Unknown } else { Directory::Usual };
+        Self { within: started.within, directory, ..Self::of_words(started.words) }
     }
 
     /// Its words, with a blank between two and a [`HOLE`] for what is not known.
@@ -232,10 +234,17 @@ impl Part {
         &self.directory
     }
 
-    /// True if it changes the directory of the shell.
-    fn moves(&self) -> bool {
+    /// True if it is known to do nothing but change the directory of the shell.
+    fn changes_directory(&self) -> bool {
         let name = self.words.first().and_then(Text::fixed);
-        name.is_some_and(|name| matches!(name, "cd" | "pushd" | "popd"))
+        name.is_some_and(|name| matches!(name, "cd" | "chdir" | "pushd" | "popd"))
+    }
+
+    /// True if it may change the directory of the shell: also a file that the shell reads, and a command that is not known.
+    fn moves(&self) -> bool {
+        let name = self.words.first().filter(|_| self.set.is_none());
+        let is_open = name.is_some_and(|name| name.fixed().is_none_or(|name| matches!(name, "." | "source")));
+        is_open || self.changes_directory()
     }
 
     /// True if it changes to this directory, wherever it is looked for.
@@ -424,7 +433,8 @@ fn is_counted(name: &str) -> bool {
     )
 }
 
-/// A line within a line: only the quick cut knows it, which finds more commands than there are rather than fewer.
+/// A line within a line, for which bash's grammar is not asked. The quick cut finds the commands of a plain one ([`plain`]); any other
+/// may have commands besides those, so that one of them is anything at all.
 fn cut(line: &str) -> Vec<Vec<Text>> {
     let mut all = Vec::new();
     for command in words::commands(line) {
@@ -444,6 +454,9 @@ fn cut(line: &str) -> Vec<Vec<Text>> {
         if !run.is_empty() {
             all.push(run);
         }
+    }
+    if !plain::is_plain(line) {
+        all.push(vec![Text::anything()]);
     }
     all
 }

@@ -978,3 +978,112 @@ fn a_file_is_denied_by_its_characters() {
     }
     assert!(denies("/w/docs/?.txt", "/w/docs/e.txt") && !denies("/w/docs/?.txt", "/w/docs/ee.txt"), "the control");
 }
+
+/// E7: a line within a line hides no command from a rule that tightens: it is plain, or it may do anything.
+#[test]
+fn e7_a_line_within_a_line_hides_nothing() {
+    let rules = [("touch *", Action::Deny), ("*", Action::Allow)];
+    let rule = |(pattern, action): (&str, Action)| (Rule::new("bash", action).pattern(pattern), RuleScope::Manifest);
+    let judged = |mode, argv: &[&str]| {
+        let set = RuleSet { mode, ..set(&rules.map(rule)).unwrap() };
+        let parts = Part::of_argv(argv);
+        let commands = |parts: &'_ [Part]| -> Action {
+            let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+            set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+        };
+        let named = vec![(Capability::ShellRun, Value::UnknownCommand)];
+        let unknown = || set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action;
+        parts.as_deref().map_or_else(unknown, commands)
+    };
+    for mode in [Mode::Ask, Mode::Yolo] {
+        for line in [
+            "<<<x touch PWNED",
+            "function f { touch PWNED; }; f",
+            "if false; then :; elif touch PWNED; then :; fi",
+            "B+=2 touch PWNED",
+            "B[0]=2 touch PWNED",
+            "{x}>/dev/null touch PWNED",
+            "coproc X { touch PWNED; }; wait",
+            "</dev/null>/dev/null touch PWNED",
+            "echo $'\\''; touch PWNED #'",
+            "cat <<E\n'\nE\ntouch PWNED #'",
+            "x=\"a[\\$(touch PWNED)]\"; echo $((x))",
+            "function f { export LC_ALL=zh_CN.GB18030; bash <<< \"$1\"; }; f \"$1\"",
+        ] {
+            for argv in
+                [&["bash", "-c", line][..], &["nice", "sh", "-ec", line], &["eval", line], &["trap", line, "EXIT"]]
+            {
+                assert_eq!(judged(mode, argv), Action::Deny, "{mode:?} {argv:?}");
+            }
+        }
+        for name in ["TEXTDOMAIN=d", "TEXTDOMAINDIR=/w/tr"] {
+            assert_eq!(judged(mode, &["env", name, "bash", "-c", "ls"]), Action::Deny, "{name}");
+        }
+        // Another shell takes a plain line in its own way.
+        for argv in
+            [["fish", "-c", "and touch PWNED"], ["zsh", "-c", "=touch PWNED"], ["csh", "-c", "repeat 1 touch x"]]
+        {
+            assert_eq!(judged(mode, &argv), Action::Deny, "{argv:?}");
+        }
+        for line in ["ls; cat x && git log | head >> log", "cd 'a b' && make \"$TARGET\" 2>&1", "rm -f \"$1\""] {
+            assert_eq!(judged(mode, &["bash", "-c", line]), Action::Allow, "the control: {line}");
+        }
+        assert_eq!(judged(mode, &["bash", "-c", "ls; touch x"]), Action::Deny, "the control");
+    }
+}
+
+/// A command that a wrapper may start elsewhere is not taken for one in the usual directory.
+#[test]
+fn what_is_started_elsewhere_is_not_allowed_here() {
+    let (root, vendored) = (HostPath::from("/w"), "cd vendor && make test");
+    let begin = commands::Begin { directory: &root, usual: &root, root: &root };
+    let judged = |pattern: &str, action, argv: &[&str]| {
+        let parts = commands::beginning_in(Part::of_argv(argv).unwrap(), begin);
+        let named = parts.iter().filter(|part| part.text() == "make test" || part.text() == "./evil.sh");
+        let named: Vec<_> = named.map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+        assert!(!named.is_empty(), "{argv:?}");
+        one("bash", Some(pattern), action).judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+    };
+    for before in [
+        &["env", "-C", "vendor"][..],
+        &["env", "-Cvendor"],
+        &["env", "-iC", "vendor"],
+        &["env", "--chdir=vendor"],
+        &["env", "--chdir", "vendor"],
+        &["env", "--ch=vendor"],
+        &["nice", "env", "-C", "vendor", "time"],
+        &["find", "vendor", "-execdir"],
+        &["find", "vendor", "-okdir"],
+        &["fd", "--base-directory", "vendor", "-x"],
+        &["sudo", "-D", "vendor"],
+        &["sudo", "--chdir=vendor"],
+        &["sudo", "-i"],
+        &["unshare", "--wd=vendor"],
+        &["unshare", "-w", "vendor"],
+        &["start-stop-daemon", "-d", "vendor"],
+        &["strace", "-f"],
+    ] {
+        let (make, evil) = ([before, &["make", "test"]].concat(), [before, &["./evil.sh"]].concat());
+        assert_eq!(judged("make test", Action::Allow, &make), Action::Ask, "{before:?}");
+        assert_eq!(judged(vendored, Action::Deny, &make), Action::Deny, "{before:?}");
+        assert_eq!(judged("./vendor/*", Action::Deny, &evil), Action::Deny, "{before:?}");
+    }
+    for line in ["chdir vendor; make test", ". ./x; make test", "source x; make test", "$x vendor; make test"] {
+        assert_eq!(judged("make test", Action::Allow, &["sh", "-c", line]), Action::Ask, "{line}");
+        assert_eq!(judged(vendored, Action::Deny, &["sh", "-c", line]), Action::Deny, "{line}");
+    }
+    for before in [
+        &["env"][..],
+        &["env", "-i", "A=C", "-u", "B"],
+        &["nice", "-n", "5"],
+        &["timeout", "--signal=KILL", "9", "stdbuf", "-oL"],
+        &["find", ".", "-exec"],
+        &["sudo", "-u", "me"],
+        &["flock", "lock"],
+        &["xargs", "-n1", "sh", "-c", "make test"],
+    ] {
+        let make = [before, &["make", "test"]].concat();
+        assert_eq!(judged("make test", Action::Allow, &make), Action::Allow, "the control: {before:?}");
+        assert_eq!(judged(vendored, Action::Deny, &make), Action::Ask, "the control: {before:?}");
+    }
+}

@@ -7,6 +7,7 @@
 //! **Fail closed.** A line that is not understood as a whole has a reason in [`Line::unknown`]. Whoever decides by a line
 //! asks [`Line::understood`] first, which gives the commands only if there are no others.
 
+pub mod plain;
 pub mod reading;
 pub mod restricted;
 pub mod starts;

@@ -2,7 +2,8 @@
 //!
 //! bash reads by the character set of its locale: in GB18030, GBK, Big5 and Shift_JIS the second byte of a character can be a
 //! backslash, a quote or a backquote. The grammar reads UTF-8. So programs get a locale with that character set, or none
-//! (`C`, where a byte is a character and every byte of ASCII is itself), and a line that chooses another is not understood.
+//! (`C`, where a byte is a character and every byte of ASCII is itself), and a line that chooses another is not understood. Nor is
+//! one that chooses by which texts bash translates `$"…"`: it expands what it finds there.
 
 /// Locale that takes the place of one with another character set. glibc has it built in; where it is missing, `C` is in force.
 pub const LOCALE: &str = "C.UTF-8";
@@ -19,6 +20,8 @@ pub fn keeps(name: &str, value: &[u8]) -> bool {
     match name {
         // A directory with locales, of any name and character set.
         "LOCPATH" => false,
+        // A catalogue of translations, with commands in them.
+        "TEXTDOMAIN" | "TEXTDOMAINDIR" => false,
         // Both turn on options of the parser.
         "POSIXLY_CORRECT" | "BASH_COMPAT" | "SHELLOPTS" | "BASHOPTS" => false,
         // Languages of messages. A path leads to texts of anybody's.
@@ -70,6 +73,8 @@ mod tests {
             ("LC_ALL", "\0", false),
             ("LC_MESSAGES", "zh_CN.GBK", false),
             ("LOCPATH", "", false),
+            ("TEXTDOMAIN", "d", false),
+            ("TEXTDOMAINDIR", "/w/tr", false),
             ("POSIXLY_CORRECT", "1", false),
             ("BASH_COMPAT", "3.1", false),
             ("LANGUAGE", "de:fr", true),

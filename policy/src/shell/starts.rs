@@ -116,13 +116,16 @@ struct Wrapper {
     long: &'static [&'static str],
     /// Long options whose value is the next word, unless there is a `=`.
     long_valued: &'static [&'static str],
+    /// Those of the options, letters and long ones, that choose a directory.
+    places: (&'static str, &'static [&'static str]),
     /// How many words of its own stand before the command.
     own: usize,
     /// `NAME=value` may stand before the command.
     assigns: bool,
 }
 
-const PLAIN: Wrapper = Wrapper { flags: "", valued: "", long: &[], long_valued: &[], own: 0, assigns: false };
+const PLAIN: Wrapper =
+    Wrapper { flags: "", valued: "", long: &[], long_valued: &[], places: ("", &[]), own: 0, assigns: false };
 
 /// A wrapper's manual. `None` for what is none.
 fn wrapper(name: &str) -> Option<Wrapper> {
@@ -132,6 +135,7 @@ fn wrapper(name: &str) -> Option<Wrapper> {
             valued: "uC",
             long: &["ignore-environment", "null", "debug"],
             long_valued: &["unset", "chdir"],
+            places: ("C", &["chdir"]),
             assigns: true,
             ..PLAIN
         },
@@ -164,6 +168,7 @@ fn wrapper(name: &str) -> Option<Wrapper> {
             valued: "ugphCDRTrt",
             long: &["preserve-env", "set-home", "non-interactive", "stdin", "background", "askpass", "reset-timestamp"],
             long_valued: &["user", "group", "prompt", "host", "chdir", "chroot"],
+            places: ("DR", &["chdir", "chroot"]),
             assigns: true,
             ..PLAIN
         },
@@ -256,6 +261,52 @@ fn starts_some_word(name: &str) -> bool {
     )
 }
 
+/// Programs that start one in the directory where they are, whatever their options are.
+fn stays(name: &str) -> bool {
+    matches!(
+        name,
+        "chrt"
+            | "taskset"
+            | "setarch"
+            | "linux64"
+            | "linux32"
+            | "flock"
+            | "prlimit"
+            | "choom"
+            | "uclampset"
+            | "chronic"
+            | "eatmydata"
+    )
+}
+
+/// True if what a command starts by its word `at` may run in another directory than itself. What is known not to is listed.
+fn moves(words: &[Text], at: usize) -> bool {
+    let Some(name) = words.first().and_then(Text::fixed).map(base) else { return true };
+    let before = words.get(1..at).unwrap_or_default();
+    match name {
+        "find" => !matches!(before.last().and_then(Text::fixed), Some("-exec" | "-ok")),
+        "fd" | "fdfind" => true,
+        name if starts_some_word(name) => !stays(name),
+        name => wrapper(name).is_some_and(|wrapper| !before.iter().all(|word| keeps_place(&wrapper, word))),
+    }
+}
+
+/// True if a word before a wrapper's command is known to choose no directory.
+fn keeps_place(wrapper: &Wrapper, word: &Text) -> bool {
+    let Some(text) = word.fixed() else { return !word.several && assigned(&word.text).is_some() };
+    let (letters, long) = wrapper.places;
+    match text.strip_prefix('-') {
+        None | Some("" | "-") => true,
+        Some(given) => {
+            let is_place = match given.strip_prefix('-') {
+                Some(given) => long.contains(&given.split('=').next().unwrap_or(given)),
+                None => given.contains(|letter| letters.contains(letter)),
+            };
+            !is_place && !matches!(option(wrapper, text), Option_::Unknown)
+        }
+    }
+}
+
 /// A path's last name.
 #[must_use]
 pub fn base(path: &str) -> &str {
@@ -266,6 +317,11 @@ pub fn base(path: &str) -> &str {
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh")
+}
+
+/// True if a shell reads a plain line ([`super::plain`]) as bash does. Others have other words, or evaluate their arguments.
+fn is_bournes(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash")
 }
 
 /// `NAME=value`, as a word before a command.
@@ -279,7 +335,10 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
     let Some((first, args)) = words.split_first() else { return Vec::new() };
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
     if is_shell(name) {
-        return lines_of_shell(args);
+        let lines = lines_of_shell(args);
+        let unknown = !lines.is_empty() && !is_bournes(name);
+        let anything = unknown.then(|| Start::Command { words: vec![Text::anything()], at: 1 });
+        return lines.into_iter().chain(anything).collect();
     }
     match name {
         "eval" => joined(&args[ends_options(args)..], 1 + ends_options(args)),
@@ -671,6 +730,8 @@ pub struct Started {
     pub words: Vec<Text>,
     /// The commands in which it stands, outermost first, and how many words of each say what its name is.
     pub within: Vec<(Arc<[Text]>, usize)>,
+    /// True if one of them may start it in another directory than its own.
+    pub moved: bool,
 }
 
 /// True if a command starts something that is none of its own words.
@@ -683,7 +744,7 @@ fn looks_further(name: &str, words: &[Text]) -> bool {
 /// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
 pub fn all(words: &[Text], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<Text>>) -> Vec<Started> {
     let mut search = Search { most, cut, found: Vec::new() };
-    search.below(words, &[], 0);
+    search.below(words, &[], (0, false));
     search.found
 }
 
@@ -694,8 +755,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words.
-    fn below(&mut self, words: &[Text], within: &[(Arc<[Text]>, usize)], along: usize) {
+    /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words; `moved` says
+    /// that one may have chosen another directory.
+    fn below(&mut self, words: &[Text], within: &[(Arc<[Text]>, usize)], (along, moved): (usize, bool)) {
         let direct = starts(words);
         let shared: Arc<[Text]> = words.into();
         let commands = direct.iter().filter(|start| matches!(start, Start::Command { .. })).count();
@@ -704,20 +766,21 @@ impl Search<'_> {
                 Start::Command { words, at } => (vec![words], at, along + 1),
                 Start::Line { text, at } => (self.line(&text), at, 0),
             };
+            let moved = moved || moves(words, at);
             let mut around = within.to_vec();
             let linked = around.len().saturating_sub(along);
             around[linked..].iter_mut().for_each(|(_, known)| *known += at);
             around.push((Arc::clone(&shared), at + 1));
             for inner in inner {
                 if self.found.len() >= self.most || around.len() > DEPTH_MAX {
-                    self.found.push(Started { words: vec![Text::anything()], within: Vec::new() });
+                    self.found.push(Started { words: vec![Text::anything()], within: Vec::new(), moved: true });
                     return;
                 }
-                self.found.push(Started { words: inner.clone(), within: around.clone() });
+                self.found.push(Started { words: inner.clone(), within: around.clone(), moved });
                 // Where each word may be a name, wrappers have been looked behind already.
                 let name = inner.first().and_then(Text::fixed).map_or("", base);
                 if commands < 2 || looks_further(name, &inner) {
-                    self.below(&inner, &around, along_inner);
+                    self.below(&inner, &around, (along_inner, moved));
                 }
             }
         }

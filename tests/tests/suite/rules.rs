@@ -452,12 +452,22 @@ fn c1_a_denied_program_has_no_other_name() {
                 "script -qc'touch made' /dev/null",
                 "bash -c '/usr/bin/tou[c]h made'",
                 "bash -c '{touch,made}'",
+                "bash -c '<<<x touch made'",
+                "bash -c 'function f { touch made; }; f'",
+                "bash -c 'if false; then :; elif touch made; then :; fi'",
+                "eval 'B+=2 touch made'",
             ] {
                 bash(line).assert_denied("rule", &format!("the rule deny bash {pattern:?} (m.toml:1)"));
                 assert!(!env.workspace().join("made").is_file(), "{line}");
             }
             // The control: words that only name it.
-            for line in ["echo touch made", "command -v touch", "time echo touch", "export X=touch; set -ex; ls"] {
+            for line in [
+                "echo touch made",
+                "command -v touch",
+                "time echo touch",
+                "export X=touch; set -ex; ls",
+                "bash -c 'cd . && ls | cat >/dev/null; echo \"$HOME\"'",
+            ] {
                 bash(line).assert_done();
             }
             call(&env, "", &[], "bash", &json!({ "command": format!("time touch control{at}") })).assert_done();
