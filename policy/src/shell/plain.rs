@@ -167,7 +167,7 @@ fn is_text(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is plain is listed; all else may hide a command.
+    /// The plain lines are listed; all else may hide a command.
     #[test]
     fn only_what_is_listed_is_plain() {
         for line in [
