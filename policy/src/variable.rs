@@ -14,6 +14,10 @@ pub(crate) enum Variable {
 }
 
 impl Variable {
+    /// All of them, as they are written.
+    pub(crate) const ALL: [(&str, Self); 3] =
+        [("{workspace}", Self::Workspace), ("{ad-hoc}", Self::AdHoc), ("{user-data}", Self::UserData)];
+
     pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
             "workspace" => Some(Self::Workspace),

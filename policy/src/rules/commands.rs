@@ -30,16 +30,38 @@ pub struct Part {
     directory: Directory,
 }
 
+/// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.
+const PATH_MAX: usize = 4096;
+
 /// The directory in which a command runs, as rules see it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Directory {
-    /// Where commands of the session run that name no directory.
-    #[default]
-    Usual,
-    /// Another: relative to the root of the workspace if it lies there, or absolute.
-    Other(String),
+    /// Where commands of the session run that name no directory: its absolute path, if a call has said it.
+    Usual(Option<Arc<str>>),
+    /// Another.
+    Other {
+        /// Its absolute path.
+        path: Arc<str>,
+        /// Bytes of the path that a person need not be shown: the workspace's root.
+        root: usize,
+    },
     /// One that is not known before it runs.
     Unknown,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self::Usual(None)
+    }
+}
+
+/// The place of a program that is named by a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Its absolute and normal path, with the words behind it. What is not known of it is a [`HOLE`], and all before that too.
+    At(String),
+    /// A path that is too long to be looked into.
+    Anywhere,
 }
 
 /// Where the commands of a call begin.
@@ -55,15 +77,54 @@ pub struct Begin<'a> {
 
 impl Directory {
     fn of(Begin { directory, usual, root }: Begin<'_>) -> Self {
+        let Some(path) = directory.as_path().to_str().map(Arc::<str>::from) else { return Self::Unknown };
         if directory == usual {
-            return Self::Usual;
+            return Self::Usual(Some(path));
         }
-        let path = directory.as_path();
-        let below = path.strip_prefix(root.as_path()).unwrap_or(path);
-        match below.to_str() {
-            Some("") => Self::Other(".".to_owned()),
-            Some(text) => Self::Other(text.to_owned()),
-            None => Self::Unknown,
+        let below = directory.as_path().strip_prefix(root.as_path()).ok().and_then(|below| below.to_str());
+        let root = below.map_or(0, |below| (path.len() - below.len()).saturating_sub(usize::from(!below.is_empty())));
+        Self::Other { path, root }
+    }
+
+    fn shown(path: &str, root: usize) -> &str {
+        match &path[root..] {
+            "" => ".",
+            _ if root == 0 => path,
+            below => below.trim_start_matches('/'),
+        }
+    }
+
+    /// Its absolute path, if it is known.
+    pub(super) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Usual(path) => path.as_deref(),
+            Self::Other { path, .. } => Some(path),
+            Self::Unknown => None,
+        }
+    }
+
+    /// The usual directory, if a call runs there.
+    pub(super) fn usual(&self) -> Option<&str> {
+        match self {
+            Self::Usual(path) => path.as_deref(),
+            Self::Other { .. } | Self::Unknown => None,
+        }
+    }
+
+    /// Its path from the root of the workspace if it lies there, with `/` before each name, unless it is the usual one.
+    pub(super) fn below_root(&self) -> Option<&str> {
+        match self {
+            Self::Other { path, root } if *root > 0 => Some(path[*root..].trim_end_matches('/')),
+            Self::Usual(_) | Self::Other { .. } | Self::Unknown => None,
+        }
+    }
+
+    /// The directory for a person, relative to the workspace's root if it lies there; `None` for the usual one.
+    pub(super) fn told(&self) -> Option<&str> {
+        match self {
+            Self::Usual(_) => None,
+            Self::Other { path, root } => Some(Self::shown(path, *root)),
+            Self::Unknown => Some("a directory that is not known before it runs"),
         }
     }
 }
@@ -207,26 +268,18 @@ impl Part {
         (at > 0).then(|| self.text[at..].to_owned())
     }
 
-    /// The paths by which a program is started that is named by a path, each with the words behind it. They are relative and normal,
-    /// and begin at each of the directories on the way: where a relative path starts is for the rule to say, not for the command.
-    pub(super) fn by_paths(&self) -> Vec<String> {
-        let Some(program) = self.words.first().filter(|_| self.set.is_none() && !self.is_statement()) else {
-            return Vec::new();
-        };
-        if !program.text.contains('/') {
-            return Vec::new();
+    /// The place of the program, if it is named by a path.
+    pub(super) fn place(&self) -> Option<Place> {
+        let is_program = self.set.is_none() && !self.is_statement();
+        let program = self.words.first().filter(|program| is_program && program.text.contains('/'))?;
+        if program.text.len() > PATH_MAX {
+            return Some(Place::Anywhere);
         }
         let hole = HOLE.to_string();
-        let before = match &self.directory {
-            Directory::Usual => "",
-            Directory::Other(directory) => directory,
-            Directory::Unknown => &hole,
-        };
-        let before = if program.text.starts_with('/') { "" } else { before };
-        let path = normal(&format!("{before}/{}", program.text));
-        let words = &self.text[program.text.len()..];
-        let begins = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
-        begins.map(|at| format!("{}{words}", &path[at..])).collect()
+        let before = self.directory.path().unwrap_or(&hole);
+        let mut place = normal(before, &program.text, HOLE);
+        place.push_str(self.text.get(program.text.len()..).unwrap_or_default());
+        Some(Place::At(place))
     }
 
     /// Where it runs.
@@ -305,17 +358,35 @@ impl Part {
     }
 }
 
-/// A path without `.`, `..` and empty components, as far as its text says, and relative.
-pub(super) fn normal(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    for component in path.split('/') {
+/// The absolute path that a path has from a directory, without `.`, `..` and empty components, as far as the texts say.
+///
+/// What stands for any text may be several components. So `..` behind it leaves such a text there. A [`HOLE`] may also lead out
+/// of what is before it, of which nothing is left; a pattern's `*` stands for names.
+pub(super) fn normal(directory: &str, path: &str, wild: char) -> String {
+    let directory = if path.starts_with('/') { "" } else { directory };
+    let mut kept = String::with_capacity(directory.len() + path.len() + 1);
+    for component in directory.split('/').chain(path.split('/')) {
         match component {
             "" | "." => {}
-            ".." => drop(kept.pop()),
-            name => kept.push(name),
+            ".." => {
+                let last = kept.rfind('/').unwrap_or(0);
+                let was_wild = kept[last..].contains(wild);
+                kept.truncate(last);
+                kept.extend(was_wild.then_some(wild));
+            }
+            name => match name.rfind(HOLE) {
+                Some(hole) => {
+                    kept.clear();
+                    kept.push_str(&name[hole..]);
+                }
+                None => {
+                    kept.push('/');
+                    kept.push_str(name);
+                }
+            },
         }
     }
-    kept.join("/")
+    kept
 }
 
 /// Words as one text.

@@ -962,6 +962,118 @@ fn a_command_is_allowed_in_its_directory() {
     assert!(entry.covers("bash", &parts("/w")) && !entry.covers("bash", &parts("/w/vendor")));
 }
 
+/// Denials of programs hold for every spelling of their paths, wherever the pattern's first `*` stands.
+#[test]
+fn a_denial_by_path_is_anchored() {
+    let denies = |pattern: &str, (command, directory): (&str, &str)| {
+        commanded(pattern, Action::Deny, (&[command], directory)) == Action::Deny
+    };
+    let below = [
+        ("./x", "/w"),
+        ("vendor/x", "/w"),
+        ("./vendor/x", "/w"),
+        ("scripts/../vendor/x", "/w"),
+        ("/w/x", "/w"),
+        ("/w/vendor/x", "/w"),
+        ("./x", "/w/vendor"),
+        ("../x", "/w/vendor"),
+        ("../w/x", "/w"),
+    ];
+    for pattern in ["./*", "/w/*", "{workspace}/*", "scripts/../*", "/*/../w/*"] {
+        for command in below {
+            assert!(denies(pattern, command), "{pattern} {command:?}");
+        }
+        for command in [("/usr/bin/x", "/w"), ("../x", "/w"), ("/wide/x", "/w"), ("x", "/w")] {
+            assert!(!denies(pattern, command) || pattern == "/*/../w/*", "{pattern} {command:?}");
+        }
+    }
+    for pattern in ["./v*/x", "v*/x", "/w/v*/x", "{workspace}/v*/x", "*/vendor/x"] {
+        for command in [
+            ("vendor/x", "/w"),
+            ("./vendor/x", "/w"),
+            ("scripts/../vendor/x", "/w"),
+            ("/w/vendor/x", "/w"),
+            ("./x", "/w/vendor"),
+            ("./\0/x", "/w"),
+            ("./scripts/\0/../vendor/x", "/w"),
+        ] {
+            assert!(denies(pattern, command), "{pattern} {command:?}");
+        }
+        for command in [("./scripts/y", "/w"), ("scripts/y", "/w"), ("./y", "/w/vendor"), ("/w/vendor/y", "/w")] {
+            assert!(!denies(pattern, command), "{pattern} {command:?}");
+        }
+    }
+    let moved = vec![Part::of_text("cd \0"), Part::of_text("./x")];
+    assert_eq!(commanded_in_line("./v*/x", Action::Deny, (moved, "/w")), Action::Deny);
+}
+
+/// S3: a path that starts no program is not looked into, and no rule about paths lets it pass.
+#[test]
+fn a_long_path_is_touched_and_not_looked_into() {
+    let denies = |pattern: &str, command: &str| commanded(pattern, Action::Deny, (&[command], "/w")) == Action::Deny;
+    let long = |length: usize| format!("./{}x", "a/".repeat(length));
+    for pattern in ["./vendor/*", "/w/vendor/*", "vendor/y"] {
+        assert!(denies(pattern, &long(30_000)), "{pattern}");
+        assert!(!denies(pattern, &long(1)) && !denies(pattern, &long(2_000)), "the control: {pattern}");
+        assert!(!denies(pattern, &"a".repeat(60_000)), "it is no path: {pattern}");
+    }
+    assert!(!denies("touch *", &long(30_000)), "a rule about a name");
+}
+
+/// S5: a rule about a directory is about it however it is spelled.
+#[test]
+fn a_rule_about_a_directory_knows_it_by_any_spelling() {
+    let is =
+        |pattern: &str, action, directory: &str| commanded(pattern, action, (&["make", "test"], directory)) == action;
+    for directory in
+        ["vendor", "vendor/", "./vendor", "vendor//.", "a/../vendor", "/w/vendor", "/w/./vendor/", "{workspace}/vendor"]
+    {
+        let pattern = format!("cd {directory} && make *");
+        for action in [Action::Deny, Action::Allow] {
+            assert!(is(&pattern, action, "/w/vendor"), "{action} {pattern}");
+            for other in ["/w", "/w/vendored", "/w/vendor/a", "/vendor"] {
+                assert!(!is(&pattern, action, other), "{action} {pattern} {other}");
+            }
+        }
+    }
+    let outside = "cd ../vendor && make *";
+    assert!(!is(outside, Action::Allow, "/w/vendor") && !is("cd * && make *", Action::Allow, "/vendor"));
+    let entry = |directory: &str| AllowEntry::parse(&format!("bash:cd {directory} && make *"));
+    let part = |directory: &str| {
+        let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
+        let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
+        commands::beginning_in(vec![Part::of_text("make test")], begin).remove(0)
+    };
+    for (directory, allowed) in [("/w/vendor", true), ("/vendor", false), ("/w", false)] {
+        assert_eq!(entry("./vendor/").covers("bash", &part(directory)), allowed, "{directory}");
+    }
+    for root in [".", "./", "/w", "/w/"] {
+        assert!(is(&format!("cd {root} && make *"), Action::Deny, "/w"), "the usual directory too: {root}");
+    }
+    for directory in ["\"vendor\"", "'vendor'", "my vendor", "", "~/vendor", "$HOME", "a\\ b", "a*/../vendor"] {
+        let rule = Rule::new("bash", Action::Deny).pattern(format!("cd {directory} && make *"));
+        assert!(set(&[(rule, RuleScope::Manifest)]).is_none(), "{directory:?}");
+    }
+}
+
+proptest! {
+    /// Denials by a path are about every spelling of it and of what lies below, and about no other's.
+    #[test]
+    fn a_path_is_denied_by_every_spelling(
+        pattern in "(/w/|\\./|)([ab]|\\.|\\.\\.|)/[ab]/[ab]",
+        path in "(/w/|\\./|)([ab]|\\.|\\.\\.|)/[ab]/[ab]",
+        directory in prop::sample::select(&["/w", "/w/a", "/w/b/a", "/a"][..]),
+    ) {
+        let resolved = |from: &str, path: &str| crate::path::normalize(&from.into(), &path.into()).unwrap();
+        let is_below = |one: &HostPath, other: &HostPath| one.as_path().starts_with(other.as_path());
+        let is_meant = is_below(&resolved(directory, &path), &resolved("/w", &pattern));
+        // The star keeps names apart: every program is known by its name alone otherwise.
+        let denied = commanded(&format!("{pattern}*"), Action::Deny, (&[&path], directory)) == Action::Deny;
+        prop_assert!(!is_meant || denied, "it slips past");
+        prop_assert!(is_meant || !denied || path.starts_with(&pattern), "another is denied");
+    }
+}
+
 /// A pattern says characters, whatever they take in UTF-8.
 #[test]
 fn a_file_is_denied_by_its_characters() {

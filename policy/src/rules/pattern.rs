@@ -9,7 +9,7 @@ use crate::shell::starts::{HOLE, Text, base, is_assignment, is_name};
 use crate::tool::Subject;
 use crate::variable::{Variable, Variables};
 
-use super::commands::{Directory, Part, joined};
+use super::commands::{Directory, Part, Place, joined, normal};
 use super::permission::{Capability, Permission};
 use super::rule::Action;
 
@@ -46,11 +46,7 @@ impl Value<'_> {
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) => Some(format!("{path} and all beneath it")),
             Self::Command(command) => {
-                let at = match command.directory() {
-                    Directory::Usual => String::new(),
-                    Directory::Other(directory) => format!(" in {directory}"),
-                    Directory::Unknown => " in a directory that is not known before it runs".to_owned(),
-                };
+                let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
                 Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
             }
             Self::Input(_) => Some("what it is given to read".to_owned()),
@@ -110,6 +106,21 @@ pub enum RulePatternError {
         /// Cause.
         source: PatternError,
     },
+    /// A directory in which no command runs.
+    #[error(
+        "the pattern {text:?} can never match: the directory between `cd` and `&&` is one path without blanks, quotes, `$` and `~`, \
+         and without `..` behind `*`"
+    )]
+    Directory {
+        /// As it is written.
+        text: String,
+    },
+    /// A variable whose directory would be read as a pattern.
+    #[error("the pattern {text:?} cannot be used: a directory that it is about has a `*` in its name")]
+    Star {
+        /// As it is written.
+        text: String,
+    },
 }
 
 /// How much a pattern says.
@@ -151,16 +162,26 @@ impl Matcher {
             };
             Ok(template.expand(variables).into_iter().map(path).collect::<Vec<_>>())
         };
-        let command = || Self::Command(Wildcard::new(text).within(variables.dirs(Variable::Workspace)));
+        let commands = || {
+            let named = |dirs: &[HostPath]| dirs.iter().any(|dir| dir.as_bytes().contains(&b'*'));
+            let mut used = Variable::ALL.iter().filter(|(name, _)| text.contains(name)).map(|(_, variable)| variable);
+            // A directory's own star would allow others.
+            if action == Action::Allow && used.any(|variable| named(variables.dirs(*variable))) {
+                return Err(RulePatternError::Star { text: text.to_owned() });
+            }
+            if Wildcard::new(text).elsewhere.is_some_and(|elsewhere| elsewhere.is_nowhere()) {
+                return Err(RulePatternError::Directory { text: text.to_owned() });
+            }
+            let in_place = |text: String| Self::Command(Wildcard::new(&text).within(variables.workspace()));
+            Ok(with_directories(text, variables).into_iter().map(in_place).collect())
+        };
         let parse_host = if action == Action::Allow { HostPattern::parse } else { HostPattern::parse_denied };
         let host = || Ok(Self::Host(Box::new(parse_host(text).map_err(malformed)?), text.to_owned()));
         match meaning(permission, about) {
-            Meaning::Command => Ok(vec![command()]),
+            Meaning::Command => commands(),
             Meaning::Path => paths(),
             Meaning::Host => host().map(|host| vec![host]),
-            Meaning::Any => {
-                Ok(std::iter::once(command()).chain(paths().unwrap_or_default()).chain(host().ok()).collect())
-            }
+            Meaning::Any => Ok(commands()?.into_iter().chain(paths().unwrap_or_default()).chain(host().ok()).collect()),
         }
     }
 
@@ -239,6 +260,18 @@ impl Matcher {
     }
 }
 
+/// A pattern for each of the directories that its variables stand for.
+fn with_directories(text: &str, variables: &Variables) -> Vec<String> {
+    let expand = |texts: Vec<String>, (name, variable): &(&str, Variable)| {
+        let each = |text: String| match text.contains(name) {
+            true => variables.dirs(*variable).iter().map(|dir| text.replace(name, &dir.to_string())).collect(),
+            false => vec![text],
+        };
+        texts.into_iter().flat_map(each).collect()
+    };
+    Variable::ALL.iter().fold(vec![text.to_owned()], expand)
+}
+
 /// Meaning of a permission's patterns.
 enum Meaning {
     Command,
@@ -283,17 +316,79 @@ pub struct Wildcard {
     pairs: Pairs,
     /// The pattern with the program's name alone in place of a path that it begins with.
     by_name: Option<Box<Self>>,
-    /// The pattern with the program's path relative and normal, if it is about programs of a directory.
-    by_path: Option<Box<Self>>,
+    /// Patterns for the absolute path of the program, if it is named by a path.
+    by_path: Vec<Self>,
+    /// The program's path from the usual directory, if it is relative.
+    below: Option<Box<Self>>,
     /// Parts of `cd DIR && COMMAND`, which is about commands in another directory than the usual one.
     elsewhere: Option<Box<Elsewhere>>,
 }
 
-/// A pattern for a directory, and one for the commands there.
+/// A directory, and a pattern for the commands there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Elsewhere {
-    directory: String,
+    written: String,
+    /// Its normal path, from the workspace's root if it is relative.
+    normal: String,
+    /// Patterns for its absolute path: a relative one is below each root of the workspace.
+    directories: Vec<String>,
     command: Wildcard,
+}
+
+impl Elsewhere {
+    fn new(written: &str, command: &str) -> Self {
+        Self {
+            written: written.to_owned(),
+            normal: normal("", written, '*'),
+            directories: Vec::new(),
+            command: Wildcard::new(command),
+        }
+    }
+
+    fn within(self, roots: &[HostPath]) -> Self {
+        let below = |root: &HostPath| normal(&root.to_string(), &self.written, '*');
+        let directories = match self.is_relative() {
+            true => roots.iter().map(below).collect(),
+            false => vec![self.normal.clone()],
+        };
+        Self { directories, command: self.command.within(roots), ..self }
+    }
+
+    /// True if no command runs there.
+    fn is_nowhere(&self) -> bool {
+        let is_plain = !self.written.is_empty() && !self.written.contains([' ', '\t', '"', '\'', '\\', '`', '$', '~']);
+        let climbs = self.written.split_once('*').is_some_and(|(_, behind)| behind.split('/').any(|name| name == ".."));
+        !is_plain || climbs
+    }
+
+    fn is_relative(&self) -> bool {
+        !self.written.starts_with('/')
+    }
+
+    /// True if it is relative and leads out of where it begins.
+    fn leads_out(&self) -> bool {
+        let step = |depth: usize, name: &str| match name {
+            "" | "." => Some(depth),
+            ".." => depth.checked_sub(1),
+            _ => Some(depth + 1),
+        };
+        self.is_relative() && self.written.split('/').try_fold(0, step).is_none()
+    }
+
+    /// True if all commands of a directory are meant. A relative path begins at the root of the call's workspace.
+    fn covers(&self, directory: &Directory) -> bool {
+        let path = match self.is_relative() {
+            true => directory.below_root().filter(|_| !self.leads_out()),
+            false => directory.path(),
+        };
+        path.is_some_and(|path| matches(self.normal.as_bytes(), path.as_bytes()))
+    }
+
+    /// True if commands of a directory may be meant.
+    fn touches(&self, directory: &Directory) -> bool {
+        let is_one = |path: &str| self.directories.iter().any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
+        directory.path().is_none_or(is_one)
+    }
 }
 
 impl Wildcard {
@@ -308,50 +403,63 @@ impl Wildcard {
         let name = base(path);
         let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*') && !is_assignment(path))
             .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
-        let by_path = path.contains('/').then(|| Self::by_path(path, &text[path.len()..])).flatten();
         let elsewhere = text.strip_prefix("cd ").and_then(|rest| rest.split_once(" && "));
-        let elsewhere = elsewhere.filter(|(directory, _)| !directory.is_empty() && !directory.contains(' '));
-        let elsewhere = elsewhere.map(|(directory, command)| {
-            Box::new(Elsewhere { directory: directory.to_owned(), command: Self::new(command) })
-        });
+        let elsewhere = elsewhere.map(|(directory, command)| Box::new(Elsewhere::new(directory, command)));
         Self {
             text: text.to_owned(),
             prefix: text.find('*').unwrap_or(text.len()),
             stars,
-            pairs: match (&elsewhere, &by_path, &by_name) {
-                (Some(elsewhere), ..) => elsewhere.command.pairs,
+            pairs: match (&elsewhere, &by_name) {
+                (Some(elsewhere), _) => elsewhere.command.pairs,
                 // Another path may lead to the same place.
-                (None, Some(_), _) => Pairs::NONE,
+                (None, _) if path.contains('/') && !is_assignment(path) => Pairs::NONE,
                 // Of a path only the name need be there.
-                (None, None, Some(by_name)) => by_name.pairs,
-                (None, None, None) => pairs,
+                (None, Some(by_name)) => by_name.pairs,
+                (None, None) => pairs,
             },
             by_name,
-            by_path,
+            by_path: Vec::new(),
+            below: None,
             elsewhere,
         }
     }
 
-    /// A pattern that says in which of the workspace's directories a program lies, whether its path is absolute or not.
-    pub(super) fn within(self, roots: &[HostPath]) -> Self {
-        let path = self.text.split(' ').next().unwrap_or_default();
-        let below = |root: &HostPath| path.strip_prefix(&format!("{root}/"));
-        let by_path = roots.iter().find_map(below).and_then(|below| Self::by_path(below, &self.text[path.len()..]));
-        match by_path {
-            Some(by_path) => Self { by_path: Some(by_path), pairs: Pairs::NONE, ..self },
-            None => self,
+    /// The pattern for a workspace: its relative paths are paths below each of these roots.
+    pub(super) fn within(mut self, roots: &[HostPath]) -> Self {
+        if let Some(elsewhere) = self.elsewhere.take() {
+            return Self { elsewhere: Some(Box::new(elsewhere.within(roots))), ..self };
         }
+        let path = self.text.split(' ').next().unwrap_or_default();
+        if !path.contains('/') || is_assignment(path) {
+            return self;
+        }
+        let words = &self.text[path.len()..];
+        let in_full = |path: String| Self::simple(format!("{path}{words}"));
+        (self.by_path, self.below) = match path.as_bytes()[0] {
+            b'/' => (vec![in_full(normal("", path, '*'))], None),
+            // It may be an absolute path as well.
+            b'*' => (vec![in_full(normal("", path, '*').trim_start_matches('/').to_owned())], None),
+            _ => {
+                let below = |root: &HostPath| in_full(normal(&root.to_string(), path, '*'));
+                (roots.iter().map(below).collect(), Some(Box::new(in_full(path.to_owned()))))
+            }
+        };
+        self
     }
 
-    /// `None` for a path of which no directory is known.
-    fn by_path(path: &str, words: &str) -> Option<Box<Self>> {
-        let path = super::commands::normal(path);
-        let known = path.split_once('/').is_some_and(|(first, _)| !first.contains('*'));
-        known.then(|| {
-            let text = format!("{path}{words}");
-            let (prefix, stars) = (text.find('*').unwrap_or(text.len()), text.matches('*').count());
-            Box::new(Self { text, prefix, stars, pairs: Pairs::NONE, by_name: None, by_path: None, elsewhere: None })
-        })
+    /// A pattern that is compared with texts alone.
+    fn simple(text: String) -> Self {
+        let (prefix, stars) = (text.find('*').unwrap_or(text.len()), text.matches('*').count());
+        Self {
+            text,
+            prefix,
+            stars,
+            pairs: Pairs::NONE,
+            by_name: None,
+            by_path: Vec::new(),
+            below: None,
+            elsewhere: None,
+        }
     }
 
     /// As it was written.
@@ -382,14 +490,9 @@ impl Wildcard {
     /// program, or do something else: that must be named.
     pub(crate) fn covers(&self, command: &Part) -> bool {
         match (&self.elsewhere, command.directory()) {
-            (None, Directory::Usual) => self.covers_in_place(command),
-            (Some(elsewhere), Directory::Other(directory)) => {
-                matches(elsewhere.directory.as_bytes(), directory.as_bytes())
-                    && elsewhere.command.covers_in_place(command)
-            }
-            (None, Directory::Other(_) | Directory::Unknown) | (Some(_), Directory::Usual | Directory::Unknown) => {
-                false
-            }
+            (None, Directory::Usual(_)) => self.covers_in_place(command),
+            (Some(elsewhere), directory) => elsewhere.covers(directory) && elsewhere.command.covers_in_place(command),
+            (None, Directory::Other { .. } | Directory::Unknown) => false,
         }
     }
 
@@ -418,12 +521,7 @@ impl Wildcard {
     /// True if it is about a command, or may be, however the program is called.
     fn is_about(&self, command: &Part) -> bool {
         if let Some(elsewhere) = &self.elsewhere {
-            let is_there = match command.directory() {
-                Directory::Usual => false,
-                Directory::Other(directory) => matches(elsewhere.directory.as_bytes(), directory.as_bytes()),
-                Directory::Unknown => true,
-            };
-            return is_there && elsewhere.command.is_about(command);
+            return elsewhere.touches(command.directory()) && elsewhere.command.is_about(command);
         }
         if command.sets_anything() {
             let name = self.text.split(['=', '*']).next().unwrap_or_default();
@@ -436,12 +534,34 @@ impl Wildcard {
             // Servers take `SECRETS` for `secrets`.
             return Self::new(&self.text.to_lowercase()).touches(&command.text().to_lowercase());
         }
-        if self.by_path.as_ref().is_some_and(|this| command.by_paths().iter().any(|path| this.touches(path))) {
+        if self.is_about_place(command) {
             return true;
         }
         let by_name = command.by_name();
         by_name.as_deref().is_some_and(|name| self.touches(name))
             || self.by_name.as_ref().is_some_and(|this| this.touches(by_name.as_deref().unwrap_or(command.text())))
+    }
+
+    /// True if it is about programs by their paths, and a command may be one of them.
+    fn is_about_place(&self, command: &Part) -> bool {
+        if self.by_path.is_empty() && self.below.is_none() {
+            return false;
+        }
+        let place = match command.place() {
+            Some(Place::At(place)) => place,
+            Some(Place::Anywhere) => return true,
+            None => return false,
+        };
+        // A relative pattern may also be meant from where commands usually run.
+        let below = self.below.as_ref().zip(command.directory().usual());
+        self.by_path.iter().any(|this| this.touches(&place))
+            || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+    }
+
+    /// This relative pattern, for absolute paths below a directory.
+    fn from(&self, directory: &str) -> Self {
+        let (path, words) = self.text.split_at(self.text.find(' ').unwrap_or(self.text.len()));
+        Self::simple(format!("{}{words}", normal(directory, path, '*')))
     }
 
     /// True if it matches a command for something that its holes may stand for.
