@@ -115,10 +115,10 @@ impl Session {
     ) -> Result<Program, CallError> {
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        let work = Work::program(argv, working_dir);
+        let work = Work::program(argv, working_dir.clone());
         let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
         let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
-        let plan = self.pass_of_host(&needs, plan)?;
+        let plan = self.pass_of_host((&needs, &working_dir), plan)?;
         self.still_there()?;
         // Whoever ends the session waits for those that start, and then ends what runs.
         let starting = match &agents {

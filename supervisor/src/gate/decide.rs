@@ -540,15 +540,21 @@ impl Session {
 
     /// The gate of a program that the host starts past the tools: what a rule denies to programs is denied to it, and nobody is
     /// asked.
-    pub(crate) fn pass_of_host(&self, needs: &CallNeeds, plan: CallPlan) -> Result<ApprovedPlan, CallError> {
-        self.refuse_by_rule(needs)?;
+    pub(crate) fn pass_of_host(
+        &self,
+        (needs, directory): (&CallNeeds, &HostPath),
+        plan: CallPlan,
+    ) -> Result<ApprovedPlan, CallError> {
+        self.refuse_by_rule(needs, directory)?;
         Ok(ApprovedPlan::of_gate(plan))
     }
 
-    fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
+    fn refuse_by_rule(&self, needs: &CallNeeds, directory: &HostPath) -> Result<(), CallError> {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
         let words = words(argv);
-        let commands = Part::of_argv(&words);
+        // The host has chosen the directory.
+        let begin = Begin { directory, usual: directory, root: directory };
+        let commands = Part::of_argv(&words).map(|parts| commands::beginning_in(parts, begin));
         let (named, reach) = parts(needs, (commands.as_deref(), Value::UnknownCommand), &self.effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
         let ruled = RuledCall { tool: PROGRAM, subject, key: &key, named, reach, ..RuledCall::default() };
