@@ -320,6 +320,8 @@ mod tests {
         ["mine/.env", "app/.env", "app/etc/deep/key"].iter().for_each(|file| mode(file, 0o644));
         assert_eq!(parts(), [("/opt".to_owned(), Reading::Tree)], "one rule is enough where nothing is anybody's own");
         mode("", 0o777);
-        assert_eq!(parts(), []);
+        assert_eq!(parts(), [("/opt".to_owned(), Reading::Tree)], "a toolchain that was opened to all users");
+        mode("", 0o1777);
+        assert_eq!(parts(), [], "a place for everybody's files");
     }
 }
