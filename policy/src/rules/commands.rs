@@ -219,11 +219,10 @@ impl Part {
         (!all.iter().any(Self::has_bash_read_otherwise)).then_some(all)
     }
 
-    /// True if it sets a variable by which bash may read what follows in another way than the grammar does, or one that is not known.
+    /// True if it sets a variable by which bash may read what follows in another way than the grammar does.
     fn has_bash_read_otherwise(&self) -> bool {
         let set = self.set.as_ref().and_then(Option::as_deref).zip(self.text.split_once('='));
-        let is_another = set.is_some_and(|(name, (_, value))| !reading::keeps(name, value.as_bytes()));
-        is_another || self.sets_anything() || (self.evaluates && names_anything(&self.words))
+        set.is_some_and(|(name, (_, value))| !reading::keeps(name, value.as_bytes()))
     }
 
     /// A part for a variable that is given a value, by itself or by the command `within`.
@@ -405,9 +404,8 @@ pub fn parts(line: &Line) -> Option<Vec<Part>> {
 }
 
 /// The variable by which a line may have bash read what is behind it in another way than the grammar does ([`reading`]), with its
-/// value, if there is one: set by itself or by what a command sets, also one that is started in turn. One whose name is not known
-/// before it runs (`export "$x=y"`) may be such a one. Of `printf` and `wait`, whose options may name a variable, and of lines that
-/// are evaluated this is not told: they count as evaluating.
+/// value, if there is one: set by itself or by what a command sets, also one that is started in turn. Builtins whose words may name
+/// any variable are not among them: they count as evaluating.
 #[must_use]
 pub fn read_otherwise(line: &Line) -> Option<String> {
     let mut parts = line.commands.iter().flat_map(|command| of_command(command, true));
@@ -476,20 +474,6 @@ fn set_by(words: &[Text], within: &[(Arc<[Text]>, usize)]) -> impl Iterator<Item
         let within = around.iter().map(|outer| (Arc::clone(outer), known(outer))).collect();
         Part::assignment(set.name.as_deref(), &set.value, within)
     })
-}
-
-/// True if a builtin of these words may set a variable whose name is not among them.
-fn names_anything(words: &[Text]) -> bool {
-    let Some((first, args)) = words.split_first() else { return false };
-    match first.fixed() {
-        Some("read" | "mapfile" | "readarray" | "getopts") => args.iter().any(|arg| arg.fixed().is_none()),
-        // What is set by a reference later is another variable.
-        Some("declare" | "typeset" | "local") => {
-            let refers = |arg: &str| arg.starts_with('-') && !arg.starts_with("--") && arg.contains('n');
-            args.iter().any(|arg| arg.several || arg.text.starts_with(HOLE) || arg.fixed().is_some_and(refers))
-        }
-        _ => false,
-    }
 }
 
 /// Variables in which bash finds code.
@@ -611,34 +595,5 @@ mod tests {
         assert_eq!(Part::of_argv(&["env", "LC_ALL=zh_CN.GBK", "sh", "-c", "ls"]), None);
         assert_eq!(Part::of_argv(&["sh", "-c", "export LANG=$x; ls"]), None);
         assert!(Part::of_argv(&["env", "LC_ALL=C", "sh", "-c", "ls"]).is_some());
-    }
-
-    /// C19: a variable whose name is not known may be one of those.
-    #[test]
-    fn c19_a_variable_that_is_not_known_may_be_any() {
-        let any = || Word::Dynamic(vec![Piece::Variable { name: "x".into(), quoted: true, changed: false }]);
-        let named = || Word::Dynamic(vec![Piece::Text("x=".into()), Piece::Output { quoted: true }]);
-        let braces = || Word::Dynamic(vec![Piece::Text("LOCPA".into()), Piece::Braces]);
-        let otherwise = |words: Vec<Word>| {
-            let command = Simple { words, ..Simple::default() };
-            read_otherwise(&Line { commands: vec![command], unknown: None }).is_some()
-        };
-        for name in ["export", "readonly", "declare", "local", "read", "mapfile", "readarray", "getopts"] {
-            assert!(otherwise(vec![word(name), any()]), "{name}");
-            assert!(otherwise(vec![word(name), braces()]), "{name}");
-        }
-        assert!(otherwise(vec![word("declare"), word("-n"), word("x=y")]));
-        assert!(otherwise(vec![word("nice"), word("env"), any(), word("ls")]));
-        for fine in [
-            vec![word("export"), named()],
-            vec![word("export"), word("x=1"), word("y")],
-            vec![word("declare"), word("-A"), word("x")],
-            vec![word("read"), word("-p"), any(), word("x")],
-            vec![word("mapfile"), word("-t"), word("x")],
-            vec![word("printf"), word("%s"), any()],
-            vec![word("ls"), any()],
-        ] {
-            assert!(!otherwise(fine.clone()), "the control: {fine:?}");
-        }
     }
 }
