@@ -1,4 +1,4 @@
-//! Mechanisms that this host can enforce, and what it has: asked for once, handed on as values.
+//! Mechanisms and files of this host: asked for once, and handed on as values.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};

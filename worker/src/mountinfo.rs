@@ -1,4 +1,4 @@
-//! Mounts, as the kernel reports it (proc_pid_mountinfo(5)).
+//! Mounts, as the kernel reports them (proc_pid_mountinfo(5)).
 
 use std::ffi::OsStr;
 use std::fs;
