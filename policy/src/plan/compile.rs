@@ -73,6 +73,7 @@ pub fn session(
         env: environment,
         gitconfig: facts.gitconfig.clone(),
         debug: effective.rights().allows_capability(DEBUG),
+        log_questions: false,
         network: network(effective, bounds),
         ablation: None,
     })

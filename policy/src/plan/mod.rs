@@ -273,6 +273,9 @@ pub struct SessionPlan {
     /// True if a call's processes may trace one another (`debug`). Never where every start is judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
+    /// True if the broker reports each system call that it is asked about to the supervisor's log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log_questions: bool,
     /// Network that may be connected to; `None` for nothing but what the session's own calls serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::sync::Arc;
 
 use callgate_policy::envelope::Changes;
 use callgate_worker::protocol::{Received, SessionReply, ToBroker, notice};
 
 use super::channel::AsyncChannel;
+use super::logged::Questions;
 
 /// Most reports that are kept for whoever may ask again.
 const LATE: usize = 64;
@@ -17,6 +19,8 @@ pub(super) struct Broker {
     asked: tokio::sync::Mutex<Asked>,
     /// Which calls have changed anything.
     notices: File,
+    /// What it was asked, where that is logged.
+    questions: Option<Arc<Questions>>,
     /// It may have something to tell of which there is no notice: what egress said last.
     always: bool,
 }
@@ -40,13 +44,17 @@ struct About {
 }
 
 impl Broker {
-    pub(super) fn new(channel: AsyncChannel, notices: File, always: bool) -> Self {
+    pub(super) fn new(channel: AsyncChannel, notices: File, questions: Option<Arc<Questions>>, always: bool) -> Self {
         let asked = Asked { channel, questions: 0, open: HashMap::new(), late: HashMap::new() };
-        Self { asked: tokio::sync::Mutex::new(asked), notices, always }
+        Self { asked: tokio::sync::Mutex::new(asked), notices, questions, always }
     }
 
     /// Changes by the call of a worker, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
+        // What the call asked is in the log by the time that it is over.
+        if let Some(questions) = &self.questions {
+            questions.log_all();
+        }
         self.ask(About { worker, is_over: true }).await
     }
 

@@ -38,6 +38,16 @@ impl AsyncChannel {
         room.async_io(Interest::WRITABLE, |_| self.try_send(message, fds)).await
     }
 
+    /// Receives a frame if one is there; `WouldBlock` otherwise.
+    pub(super) fn try_receive<T: Message>(&self) -> io::Result<Received<T>> {
+        self.0.get_ref().receive()
+    }
+
+    /// Waits until there may be something to receive.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await.map(|mut ready| ready.clear_ready())
+    }
+
     pub(crate) async fn receive<T: Message>(&self) -> io::Result<Received<T>> {
         self.0.async_io(Interest::READABLE, Channel::receive).await
     }

@@ -1,10 +1,17 @@
 //! Plans in the log (`--log debug` and `--log trace`), for whoever asks why something is refused.
 
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use callgate_policy::plan::{CallPlan, CallRules, FsRule, SessionPlan, Work};
+use callgate_worker::protocol::{Answered, Question, Received};
+use nix::errno::Errno;
+
+use super::channel::AsyncChannel;
 
 /// Logs the plan of a session: its outline at `debug`; each of its rules, and the names of its variables, at `trace`. The values of
-/// variables may be secrets and stay out.
-pub(super) fn session(plan: &SessionPlan) {
+/// variables may be secrets and stay out. At `trace` the plan returned has the broker report its questions.
+pub(super) fn session(plan: SessionPlan) -> SessionPlan {
     tracing::debug!(
         strength = ?plan.strength,
         landlock_abi = plan.landlock_abi,
@@ -18,12 +25,59 @@ pub(super) fn session(plan: &SessionPlan) {
         "a session is opened"
     );
     if !tracing::enabled!(tracing::Level::TRACE) {
-        return;
+        return plan;
     }
     plan.surroundings.iter().chain(&plan.grants).for_each(rule);
     for name in plan.env.keys() {
         tracing::trace!(name, "a variable of the session");
     }
+    SessionPlan { log_questions: true, ..plan }
+}
+
+/// Questions that a session's broker was asked, on their way to the log.
+pub(super) struct Questions {
+    channel: AsyncChannel,
+    /// One reads at a time.
+    reading: Mutex<()>,
+}
+
+/// Logs a broker's questions until it is gone.
+pub(super) fn questions(channel: AsyncChannel) -> Arc<Questions> {
+    let questions = Arc::new(Questions { channel, reading: Mutex::default() });
+    let logged = Arc::clone(&questions);
+    tokio::spawn(async move { while logged.channel.readable().await.is_ok() && logged.log_all() {} });
+    questions
+}
+
+impl Questions {
+    /// Logs those that have come. False if no more will.
+    pub(super) fn log_all(&self) -> bool {
+        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match self.channel.try_receive::<Question>() {
+                Ok(Received::Message(question, _)) => log_question(&question),
+                Ok(Received::Data(_)) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Ok(Received::Closed) | Err(_) => return false,
+            }
+        }
+    }
+}
+
+fn log_question(question: &Question) {
+    let Question { worker, thread, about, answer, why, lost, .. } = question;
+    if *lost > 0 {
+        tracing::trace!(lost, "questions of the broker were not logged: they came faster than they could be written");
+    }
+    let errno = |errno: &i32| Errno::from_raw(*errno).to_string();
+    let answer = match answer {
+        Answered::Returned(value) => format!("done: {value}"),
+        Answered::Failed(number) => format!("refused: {}", errno(number)),
+        Answered::Kernel => "left to the kernel".to_owned(),
+        Answered::Later => "answered later".to_owned(),
+        Answered::Ended => "ended before its first instruction".to_owned(),
+    };
+    tracing::trace!(worker, thread, call = question.name(), ?about, answer, why, "the broker was asked");
 }
 
 /// Logs the plan of a call: its outline at `debug`, its rules at `trace`. Its arguments stay out.

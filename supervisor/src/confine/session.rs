@@ -57,7 +57,7 @@ impl Opened {
         (outputs, credentials): (Option<&Outputs>, Option<OwnedFd>),
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
-        logged::session(&plan);
+        let plan = logged::session(plan);
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
         let network = plan.network.is_some();
@@ -84,7 +84,7 @@ impl Opened {
                 )));
             }
         };
-        let SessionFds { programs, readers, notices, tracer, terminals } = fds;
+        let SessionFds { programs, readers, notices, tracer, terminals, questions } = fds;
         let wait_on = |fd: OwnedFd, what| AsyncChannel::new(Channel::from(fd)).map_err(channel(what));
         let programs = wait_on(programs, "wait on the zygote's channel")?;
         let workers = match calls {
@@ -101,7 +101,9 @@ impl Opened {
             }
             Some(Watched::Rules) | None => None,
         };
-        let broker = Arc::new(Broker::new(ours, notices, network));
+        let questions =
+            questions.map(|fd| wait_on(fd, "wait on the log's channel")).transpose()?.map(logged::questions);
+        let broker = Arc::new(Broker::new(ours, notices, questions, network));
         Ok(Self { steps, broker, writer, network, names, starter, workers, groups, terminals, tracer })
     }
 

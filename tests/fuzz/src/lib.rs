@@ -106,6 +106,7 @@ impl Processes {
             notices: notices.as_fd(),
             tracer: None,
             terminals: None,
+            questions: None,
         };
         let (fds, travel) = fds.send();
         self.broker.send(&SessionReply::Ready { steps: SessionSteps::default(), fds }, &travel).expect("there is room");

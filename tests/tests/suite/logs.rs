@@ -1,6 +1,6 @@
 //! Reports of callgate on standard error while it works (`--log`): nothing twice, and no line that somebody else made.
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User};
+use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
 use serde_json::Value;
 
 /// Where the host's strength makes no difference.
@@ -69,6 +69,32 @@ fn debug_and_trace_show_the_plan_and_the_rules() {
     assert!(!has(&debug, &["a rule was compared"]) && !has(&debug, &["a rule of the plan"]), "{debug}");
     let text = at("trace", &["run", "--env", "TOKEN=of-value", "--", "true"]);
     assert!(has(&text, &["a variable of the session", "TOKEN"]) && !text.contains("of-value"), "{text}");
+}
+
+/// `trace` shows each system call that the broker was asked about, with its answer, and the reason where it has one; `debug` shows
+/// none. What a call asks is in the log, however short it is.
+#[test]
+fn trace_shows_what_the_broker_was_asked() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let at = |level: &str, line: &str| callgate(&env, &["--log", level, "run", "--", "sh", "-c", line]);
+        let asked = |ended: &Ended, parts: &[&str]| {
+            let mut lines = ended.stderr.lines().filter(|line| line.contains("the broker was asked"));
+            lines.any(|line| parts.iter().all(|part| line.contains(part)))
+        };
+        let made = at("trace", "mkdir made");
+        assert!(asked(&made, &["call=\"mkdir\"", "about=[\"made\"]", "answer=\"done: 0\""]), "{made:?}");
+        assert!(env.workspace().join("made").is_dir());
+        let refused = at("trace", "chown 12345 made");
+        assert!(
+            asked(&refused, &["chown", "answer=\"refused: EPERM", "why=\"no call may do this (Owner)\""]),
+            "{refused:?}"
+        );
+        let refused = at("trace", "ln made/x .envrc; mount -t tmpfs x made");
+        assert!(asked(&refused, &["call=\"mount\"", "answer=\"refused: EPERM", "(Mount)"]), "{refused:?}");
+        let quiet = at("debug", "mkdir again");
+        assert!(env.workspace().join("again").is_dir() && !asked(&quiet, &[]), "{quiet:?}");
+    });
 }
 
 /// A word that is neither a level nor a filter is refused before anything runs.

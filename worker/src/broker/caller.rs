@@ -1,6 +1,6 @@
 //! Who asks, and what its pointers name: copies, never looked at twice.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Read as _;
@@ -147,6 +147,8 @@ pub(super) struct Caller<'a> {
     listener: &'a OwnedFd,
     id: u64,
     pub(super) thread: Thread,
+    /// Paths and addresses that were read in its memory, for the log. `None` where nothing is logged.
+    about: Option<RefCell<Vec<String>>>,
 }
 
 /// Treatment of the last component of a name when it is a link.
@@ -211,13 +213,30 @@ impl Target {
 impl<'a> Caller<'a> {
     /// `None` if it is gone, and its number may be another's.
     pub(super) fn new(listener: &'a OwnedFd, notification: &Notification, thread: Thread) -> Option<Self> {
-        let caller = Self { listener, id: notification.id, thread };
+        let caller = Self::again(listener, notification, thread);
         caller.confirm().is_ok().then_some(caller)
     }
 
     /// Caller for a thread that asked before, and was there a moment ago.
     pub(super) fn again(listener: &'a OwnedFd, notification: &Notification, thread: Thread) -> Self {
-        Self { listener, id: notification.id, thread }
+        Self { listener, id: notification.id, thread, about: None }
+    }
+
+    /// This caller, with what its call is about kept for the log.
+    pub(super) fn logged(self) -> Self {
+        Self { about: Some(RefCell::default()), ..self }
+    }
+
+    /// Paths and addresses of its call, where they are logged. Taken.
+    pub(super) fn about(&self) -> Vec<String> {
+        self.about.as_ref().map(RefCell::take).unwrap_or_default()
+    }
+
+    /// Keeps something that the call is about for the log.
+    pub(super) fn is_about(&self, text: impl FnOnce() -> Option<String>) {
+        if let Some(about) = &self.about {
+            about.borrow_mut().extend(text());
+        }
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -323,7 +342,9 @@ impl<'a> Caller<'a> {
     }
 
     pub(super) fn path(&self, address: u64) -> Result<CString, i32> {
-        self.string(address, PATH_MAX)
+        let path = self.string(address, PATH_MAX)?;
+        self.is_about(|| Some(path.to_string_lossy().into_owned()));
+        Ok(path)
     }
 
     /// Opens what a name stands for in the caller's eyes, without the right to read or write it.

@@ -243,6 +243,8 @@ pub(super) struct Collected {
     more: u64,
     /// It has asked egress for a connection.
     pub(super) went_out: bool,
+    /// The last refusal: its reason, until the log takes it.
+    last_refusal: Option<Cow<'static, str>>,
     pub(super) carried: Option<Carried>,
     /// There are names that the call may not leave: whether it has, is known when it has ended.
     pub(super) unfinished: bool,
@@ -393,10 +395,13 @@ impl Collected {
     }
 
     pub(super) fn refused(&mut self, path: &Path, why: impl Into<Cow<'static, str>>) {
-        self.refused.insert((path.to_owned(), why.into()));
+        let why = why.into();
+        self.last_refusal = Some(why.clone());
+        self.refused.insert((path.to_owned(), why));
     }
 
     pub(super) fn not_started(&mut self, argv: String, why: Cow<'static, str>) {
+        self.last_refusal = Some(why.clone());
         if !self.not_started.insert((PathBuf::from(argv), why)) {
             self.more += 1;
         }
@@ -409,6 +414,7 @@ impl Collected {
 
     /// Records an address that was not reached, with another reason.
     pub(super) fn not_reached_because(&mut self, address: String, why: Option<String>) {
+        self.last_refusal = Some(why.clone().map_or("it is not granted, or nobody is there".into(), Cow::from));
         if self.not_reached.len() >= ADDRESSES && !self.not_reached.contains_key(&address) {
             self.more += 1;
             return;
@@ -429,7 +435,13 @@ impl Collected {
 
     /// Something that no call may do.
     pub(super) fn blocked(&mut self, kind: Blocked) {
+        self.last_refusal = Some(format!("no call may do this ({kind:?})").into());
         *self.blocked.entry(kind).or_default() += 1;
+    }
+
+    /// Takes the reason of the last refusal.
+    pub(super) fn take_last_refusal(&mut self) -> Option<Cow<'static, str>> {
+        self.last_refusal.take()
     }
 
     fn runs_later(&mut self, path: &Path, before: Before) {

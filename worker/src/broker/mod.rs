@@ -16,6 +16,7 @@ mod fifos;
 mod files;
 mod ipc;
 mod keeper;
+mod log;
 mod made;
 mod metadata;
 mod mounts;
@@ -57,6 +58,7 @@ use self::changes::Notices;
 use self::exec::Gate;
 use self::ipc::AllObjects;
 use self::keeper::Keeper;
+use self::log::Log;
 use self::mounts::Mounts;
 use self::network::Network;
 use self::together::{HandOver, Together};
@@ -66,8 +68,8 @@ use crate::directory::{self, Directory};
 use crate::family;
 use crate::filters;
 use crate::protocol::{
-    Channel, FRAME_MAX, Message, Received, Register, SessionFds, SessionReply, SessionSteps, StepFailure, Threads,
-    ToBroker,
+    Answered, Channel, FRAME_MAX, Message, Question, Received, Register, SessionFds, SessionReply, SessionSteps,
+    StepFailure, Threads, ToBroker,
 };
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
@@ -228,6 +230,7 @@ fn start(
         readers_link = Some(readers.link);
     }
     let hand_over = HandOver::of(listener.as_fd());
+    let (log, questions) = Log::of(plan).map_err(failure(Step::Channels, "make the log's channel"))?.unzip();
     let broker = Broker {
         handlers: handlers(),
         hand_over,
@@ -249,6 +252,7 @@ fn start(
         gate,
         masks: Masks { first: umask.bits(), told: plan.writer().is_broker(), changed: None, own: 0 },
         over: Arc::default(),
+        log,
     };
     let mut zygotes_ends = channels.iter().map(Channel::as_fd);
     let ends = SessionFds {
@@ -257,6 +261,7 @@ fn start(
         notices: broker.notices.file(),
         tracer: watchdogs.as_ref().map(|(_, supervisors)| supervisors.as_fd()),
         terminals: terminals.as_ref().map(OwnedFd::as_fd),
+        questions: questions.as_ref().map(OwnedFd::as_fd),
     };
     let (fds, ends) = ends.send();
     supervisor
@@ -458,6 +463,8 @@ struct Broker {
     hand_over: HandOver,
     /// True if the session is over: whoever still asks is refused.
     over: Arc<AtomicBool>,
+    /// Where the supervisor logs what it is asked.
+    log: Option<Log>,
 }
 
 /// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
@@ -785,6 +792,7 @@ impl Broker {
                 caller
             }
         };
+        let caller = if self.log.is_some() { caller.logged() } else { caller };
         let answer = match self.handlers.get(&i64::from(notification.nr)) {
             Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
@@ -801,8 +809,26 @@ impl Broker {
             }
             answered @ (Answer::Return(_) | Answer::Fail(_) | Answer::Continue | Answer::Later) => answered,
         };
+        // Before the answer: the supervisor has it by the time that the call is over.
+        self.log_question(&caller, notification.nr, &answer);
         self.calls.keep(caller.thread);
         notify::answer(listener.as_fd(), notification.id, answer)
+    }
+
+    /// Reports a question and its answer, where they are logged.
+    fn log_question(&mut self, caller: &Caller<'_>, number: i32, answer: &Answer) {
+        let (Some(log), Some(answer)) = (&mut self.log, log::answered(answer)) else { return };
+        let call = self.calls.of(caller);
+        let (worker, why) = call.map(|call| (call.asks().0, call.changes.take_last_refusal())).unzip();
+        log.send(Question {
+            worker,
+            thread: caller.tid(),
+            call: number,
+            about: caller.about(),
+            answer,
+            why: why.flatten().map(Cow::into_owned),
+            lost: 0,
+        });
     }
 
     /// The mask of a caller, which is looked up once unless it may be about to change.
@@ -831,6 +857,12 @@ impl Broker {
 
     /// A program was not let run: its call's result tells of it.
     fn not_started(&mut self, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
+        if let Some(log) = &mut self.log {
+            let worker = self.calls.by_worker(call.0).map(|call| call.asks().0);
+            let (about, why) = (vec![argv.clone()], Some(why.clone().into_owned()));
+            let number = libc::SYS_execve as i32;
+            log.send(Question { worker, thread: 0, call: number, about, answer: Answered::Ended, why, lost: 0 });
+        }
         // Without the notice the supervisor does not ask; the program ends all the same.
         let _noticed: rustix::io::Result<()> = self.calls.not_started(call, argv, why, &self.notices);
     }

@@ -296,6 +296,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let Some(family) = broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) else {
         return own_network::connect(broker, caller, number, &address).map(|()| Answer::Return(0));
     };
+    caller.is_about(|| shown(&address, family));
     if family == Family::Unix && endpoint::is_meant(broker.call(caller)?, &address) {
         return endpoint::connect(broker, caller, inode).map(|()| Answer::Return(0));
     }

@@ -84,6 +84,8 @@ pub struct SessionFds<T> {
     pub tracer: Option<T>,
     /// With namespaces, the session's own `/dev/pts` (`O_PATH`).
     pub terminals: Option<T>,
+    /// Channel of the [`Question`](super::Question)s, if the plan asks for them.
+    pub questions: Option<T>,
 }
 
 /// Which of a session's descriptors travel with the report that it stands.
@@ -92,6 +94,7 @@ pub struct SessionFdsSent {
     readers: bool,
     tracer: bool,
     terminals: bool,
+    questions: bool,
 }
 
 impl<'a> SessionFds<BorrowedFd<'a>> {
@@ -102,8 +105,9 @@ impl<'a> SessionFds<BorrowedFd<'a>> {
             readers: self.readers.is_some(),
             tracer: self.tracer.is_some(),
             terminals: self.terminals.is_some(),
+            questions: self.questions.is_some(),
         };
-        let all = [Some(self.programs), self.readers, Some(self.notices), self.tracer, self.terminals];
+        let all = [Some(self.programs), self.readers, Some(self.notices), self.tracer, self.terminals, self.questions];
         (sent, all.into_iter().flatten().collect())
     }
 }
@@ -118,7 +122,8 @@ impl SessionFdsSent {
         let notices = fds.next()?;
         let tracer = if self.tracer { Some(fds.next()?) } else { None };
         let terminals = if self.terminals { Some(fds.next()?) } else { None };
-        fds.next().is_none().then_some(SessionFds { programs, readers, notices, tracer, terminals })
+        let questions = if self.questions { Some(fds.next()?) } else { None };
+        fds.next().is_none().then_some(SessionFds { programs, readers, notices, tracer, terminals, questions })
     }
 }
 

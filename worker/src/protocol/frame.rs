@@ -19,9 +19,14 @@ use super::fds::{ProgramFdsSent, SessionFdsSent};
 const TEXT_MAX: usize = 4096;
 
 /// A text that is no longer than an error's may be. It may be about what somebody wrote, and that is as long as they like.
-pub(crate) fn shortened(mut text: String) -> String {
-    if text.len() > TEXT_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_MAX));
+pub(crate) fn shortened(text: String) -> String {
+    shortened_to(TEXT_MAX, text)
+}
+
+/// A text of at most so many bytes, without the mark that there was more.
+pub(crate) fn shortened_to(most: usize, mut text: String) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
         text.push('…');
     }
     text

@@ -10,13 +10,15 @@ mod egress;
 mod fds;
 mod frame;
 pub mod notice;
+mod question;
 
 pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
 pub use egress::SealedCredential;
 pub(crate) use egress::{FromEgress, Made, Reach, Reached, Serve, Target, ToEgress};
 pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
-pub(crate) use frame::shortened;
 pub use frame::{
     AboutToRun, AtEndpoint, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register,
     SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
 };
+pub(crate) use frame::{shortened, shortened_to};
+pub use question::{Answered, Question};
