@@ -3,6 +3,7 @@
 use crate::envelope::{Blocked, Changes, NotReached, Note};
 use crate::pattern::HostPattern;
 use crate::plan::env::OFFLINE_SIGNS;
+use crate::plan::protect;
 
 mod wanted;
 
@@ -88,9 +89,14 @@ pub fn remark_offline_command(command: &str) -> Option<String> {
 fn kept(refused: &[Note]) -> Option<String> {
     let one = |note: &Note| format!("{} ({})", note.path.escape_debug(), note.why.escape_debug());
     let all = listed(refused.iter().map(one))?;
-    Some(format!(
-        "protected, and not changed: {all}; to allow one, grant it by name (--write PATH, or `write` in [requires.fs])"
-    ))
+    let is_policy = |note: &Note| note.why == protect::POLICY;
+    let by_name = "to allow one, grant it by name (--write PATH, or `write` in [requires.fs])";
+    let remedy = match (refused.iter().any(is_policy), refused.iter().all(is_policy)) {
+        (_, true) => "change it yourself, or keep it where calls do not write".to_owned(),
+        (true, false) => format!("{by_name}, but for what decides about this session"),
+        (false, false) => by_name.to_owned(),
+    };
+    Some(format!("protected, and not changed: {all}; {remedy}"))
 }
 
 /// Without `/`: unix sockets have paths.
@@ -263,6 +269,19 @@ mod tests {
         assert_eq!(remarks(&Changes::default(), true), Vec::<String>::new());
         let changed = Changes { created: vec!["/w/x".into()], more: 7, ..Changes::default() };
         assert_eq!(remarks(&changed, true), Vec::<String>::new());
+    }
+
+    /// What decides about the session is not granted by name, so that is not proposed.
+    #[test]
+    fn the_remedy_is_one_that_works() {
+        let note = |why: &str| Note::new("/w/x", why);
+        let with = |refused: Vec<Note>| said(&Changes { refused, ..Changes::default() }, true);
+        let by_name = with(vec![note("a shell runs it")]);
+        assert!(by_name.contains("grant it by name") && !by_name.contains("but for"), "{by_name}");
+        let policy = with(vec![note(protect::POLICY)]);
+        assert!(policy.contains("change it yourself") && !policy.contains("--write"), "{policy}");
+        let both = with(vec![note(protect::POLICY), note("a shell runs it")]);
+        assert!(both.contains("grant it by name") && both.contains("but for what decides"), "{both}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub enum ArgPattern {
     Wildcard,
     /// `{wildcard = true, dash = true}`: any one argument, an option too.
     AnyOne,
-    /// `{prefix = "…"}`: an argument that starts so.
+    /// `{prefix = "…"}`: an argument that starts so. If that names a directory, nothing that leads out of it again by `..`.
     Prefix(String),
     /// `{rest = true}`: all that remain, none included. Our extension, in the last place only.
     Rest,
@@ -28,7 +28,7 @@ impl ArgPattern {
     fn matches(&self, arg: &[u8]) -> bool {
         match self {
             Self::Exact(text) => arg == text.as_bytes(),
-            Self::Prefix(prefix) => arg.starts_with(prefix.as_bytes()),
+            Self::Prefix(prefix) => arg.starts_with(prefix.as_bytes()) && !leaves(prefix.as_bytes(), arg),
             Self::Wildcard => !arg.starts_with(b"-"),
             Self::AnyOne | Self::Rest => true,
         }
@@ -41,10 +41,20 @@ impl ArgPattern {
             // An empty prefix is one of options too.
             (Self::Prefix(text), Self::Wildcard) => !text.is_empty() && !text.starts_with('-'),
             (Self::Wildcard | Self::AnyOne, Self::Prefix(prefix)) => prefix.is_empty(),
-            (Self::Exact(text) | Self::Prefix(text), Self::Prefix(prefix)) => text.starts_with(prefix.as_str()),
+            (Self::Exact(text), Self::Prefix(_)) => other.matches(text.as_bytes()),
+            (Self::Prefix(text), Self::Prefix(prefix)) => {
+                let directory = text.rfind('/').map_or("", |at| &text[..at]);
+                text.starts_with(prefix.as_str()) && !leaves(prefix.as_bytes(), directory.as_bytes())
+            }
             (mine, other) => mine == other,
         }
     }
+}
+
+/// True if the part of an argument that comes after the last directory of a prefix has a `..`: it may lead elsewhere.
+fn leaves(prefix: &[u8], arg: &[u8]) -> bool {
+    let Some(last) = prefix.iter().rposition(|byte| *byte == b'/') else { return false };
+    arg.get(last + 1..).is_some_and(|rest| rest.split(|byte| *byte == b'/').any(|name| name == b".."))
 }
 
 /// The patterns of one program's arguments. Without `Rest` they match exactly their own number.
@@ -263,6 +273,19 @@ mod tests {
         assert!(patterns("[]").matches::<&str>(&[]) && !patterns("[]").matches(&["a"]));
     }
 
+    /// F15: what begins with a directory stays in it.
+    #[test]
+    fn f15_a_prefix_that_is_a_directory_is_not_left() {
+        let scripts = patterns(r#"[{"prefix": "scripts/"}]"#);
+        for inside in ["scripts/x", "scripts/a/b", "scripts/", "scripts/..x", "scripts/./x"] {
+            assert!(scripts.matches(&[inside]), "{inside}");
+        }
+        for outside in ["scripts/../x", "scripts/..", "scripts/a/../../x", "x"] {
+            assert!(!scripts.matches(&[outside]), "{outside}");
+        }
+        assert!(patterns(r#"[{"prefix": "--range="}]"#).matches(&["--range=a..b"]), "it names no directory");
+    }
+
     /// F15: where a value is meant, no option passes, unless the pattern says so.
     #[test]
     fn f15_a_wildcard_is_no_option() {
@@ -301,10 +324,10 @@ mod tests {
 
     fn any_patterns() -> impl Strategy<Value = ArgPatterns> {
         let one = prop_oneof![
-            "[-ab]{0,2}".prop_map(ArgPattern::Exact),
+            "[-ab]{0,2}|a?(/|\\.\\.|b){0,4}".prop_map(ArgPattern::Exact),
             Just(ArgPattern::Wildcard),
             Just(ArgPattern::AnyOne),
-            "[-ab]{0,2}".prop_map(ArgPattern::Prefix),
+            "[-ab]{0,2}|a?(/|\\.\\.|b){0,4}".prop_map(ArgPattern::Prefix),
         ];
         (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut patterns, rest)| {
             if rest {
@@ -320,7 +343,7 @@ mod tests {
         fn meet_is_the_intersection(
             left in any_patterns(),
             right in any_patterns(),
-            args in proptest::collection::vec("[-ab]{0,3}", 0..4),
+            args in proptest::collection::vec("[-ab]{0,3}|a?(/|\\.\\.|b){0,6}", 0..4),
         ) {
             let both = left.matches(&args) && right.matches(&args);
             let meet = left.meet(&right);

@@ -55,7 +55,6 @@ const LED_BY_GIT: &str = "a repository's configuration leads git here";
 const LED_BY_A_LINK: &str = "a kept name is a link that leads here";
 /// Reason why a result names a place that was not looked at as a whole.
 const LEADS_FURTHER: &str = "not all of it was looked at: what it leads to may have been changed";
-const POLICY: &str = "it decides about this session (its manifest, its profile, or a watchdog), so no call changes it";
 const LINKED_BESIDE: &str = "too large to be looked at as a whole: a protected file in it may have another name";
 const UNREADABLE: &str = "these settings cannot be read: what they lead to may have been changed";
 const WHOLE_TREE: &str = "a repository's configuration or a kept name leads to the whole of it, which is not kept";
@@ -493,7 +492,7 @@ impl Keeper {
             }
             match self.tree(path) {
                 Some(root) if root.keeps() && root.path != path => {
-                    if self.ends.insert(path.to_owned(), POLICY) == Kept::Full {
+                    if self.ends.insert(path.to_owned(), protect::POLICY) == Kept::Full {
                         return refuse("which is one more place than can be protected");
                     }
                 }

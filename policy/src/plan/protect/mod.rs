@@ -17,6 +17,10 @@ use std::sync::OnceLock;
 
 pub use names::{FREE, Group, Guard};
 
+/// Reason why a file is kept that the session's policy came from. No grant lifts it.
+pub const POLICY: &str =
+    "it decides about this session (its manifest, its profile, or a watchdog), so no call changes it";
+
 /// Where a name stands in the patterns, from its path alone.
 ///
 /// Two directories with the same state keep the same names among what lies in them: only between such may a directory be
