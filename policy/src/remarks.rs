@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(remarks(&changed, true), Vec::<String>::new());
     }
 
-    /// What decides about the session is not granted by name, so that is not proposed.
+    /// A file that decides about the session is not granted by name, so that is not proposed.
     #[test]
     fn the_remedy_is_one_that_works() {
         let note = |why: &str| Note::new("/w/x", why);

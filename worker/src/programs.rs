@@ -203,7 +203,7 @@ impl Found {
         };
         let changeable = written.chain(&plan.workspace).flat_map(names).collect();
         // A call of an earlier session that was bounded less may have written what this one was asked for.
-        let asked = Asked::of(&plan.asked, rustix::process::geteuid().as_raw());
+        let asked = Asked::of(&plan.protection.asked, rustix::process::geteuid().as_raw());
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
         let mut found = Self { readable, changeable, asked, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {

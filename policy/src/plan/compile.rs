@@ -9,7 +9,7 @@ use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
     CallPlan, CallRules, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION,
-    Presence, ProgramRule, Resource, SessionPlan, Strength, Work, env,
+    Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
@@ -57,11 +57,13 @@ pub fn session(
         surroundings,
         grants,
         seen: Vec::new(),
-        left_of: facts.left_of.clone(),
-        judged_from,
-        asked: facts.asked.clone(),
-        homes: facts.homes.clone(),
-        policy: Vec::new(),
+        protection: Protection {
+            left_of: facts.left_of.clone(),
+            judged_from,
+            asked: facts.asked.clone(),
+            homes: facts.homes.clone(),
+            policy: Vec::new(),
+        },
         exec,
         reading: None,
         watched: None,
@@ -322,7 +324,8 @@ fn judged_from(effective: &EffectiveSet, facts: &HostFacts) -> Vec<HostPath> {
 #[must_use]
 pub fn with_grant(mut plan: SessionPlan, rule: FsRule) -> SessionPlan {
     plan.grants.push(rule);
-    let further: Vec<HostPath> = plan.left_of.values().chain(&plan.judged_from).cloned().collect();
+    let further: Vec<HostPath> =
+        plan.protection.left_of.values().chain(&plan.protection.judged_from).cloned().collect();
     keep_below((&mut plan.surroundings, &mut plan.grants), further.iter(), &plan.private.inside);
     plan
 }

@@ -207,6 +207,27 @@ pub enum Watched {
     Watchdogs,
 }
 
+/// Facts by which the broker protects names: from where a name is judged, and which files are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// Places among the grants that were left of larger trees, each with its tree: protection is judged from there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_of: BTreeMap<HostPath, HostPath>,
+    /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judged_from: Vec<HostPath>,
+    /// All that was asked for to write in, whatever bounds left of it; also by its path without links.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<AskedFor>,
+    /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub homes: Vec<HostPath>,
+    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
+    /// changes one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<HostPath>,
+}
+
 /// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -228,22 +249,9 @@ pub struct SessionPlan {
     /// stands there when the session is confined, there is no session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
-    /// Places among the grants that were left of larger trees, each with its tree: protection is judged from there.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub left_of: BTreeMap<HostPath, HostPath>,
-    /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub judged_from: Vec<HostPath>,
-    /// All that was asked for to write in, whatever bounds left of it; also by its path without links.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<AskedFor>,
-    /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub homes: Vec<HostPath>,
-    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
-    /// changes one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub policy: Vec<HostPath>,
+    /// Facts by which names are protected.
+    #[serde(flatten)]
+    pub protection: Protection,
     /// Programs that may be started.
     pub exec: Exec,
     /// Programs that a call that only reads may start ([`CallRules::Reading`]): names and paths as in
@@ -352,6 +360,13 @@ impl SessionPlan {
             reads && mounted.starts_with(&tree.path) && seen(tree.path.as_path()).is_some()
         };
         !self.grants.iter().any(shows_all)
+    }
+
+    /// This plan, with these files kept, which the session's policy came from.
+    #[must_use]
+    pub fn keeping(mut self, policy: &[HostPath]) -> Self {
+        self.protection.policy = policy.to_vec();
+        self
     }
 
     /// This plan, with every program judged that is about to run.

@@ -19,7 +19,7 @@ pub(super) struct Broker {
     asked: tokio::sync::Mutex<Asked>,
     /// Which calls have changed anything.
     notices: File,
-    /// What it was asked, where that is logged.
+    /// Its questions, where they are logged.
     questions: Option<Arc<Questions>>,
     /// It may have something to tell of which there is no notice: what egress said last.
     always: bool,

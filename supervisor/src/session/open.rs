@@ -382,8 +382,7 @@ impl Supervisor {
         barred.refuse(&led)?;
         credentials.refuse_reach(&effective, &plan)?;
         credentials.refuse_reach(&led, &plan)?;
-        let plan = SessionPlan { policy: policy.to_vec(), ..plan };
-        let plan = plan.bound_to(looked.seen.clone(), &facts.toolchains);
+        let plan = plan.keeping(policy).bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match watched {
             Some(by) => plan.watched(by),
             None => plan,

@@ -98,7 +98,7 @@ impl Session {
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
-        let plan = SessionPlan { policy: self.plan.policy.clone(), ..compile::session(own, &facts, env, bounds)? };
+        let plan = compile::session(own, &facts, env, bounds)?.keeping(&self.plan.protection.policy);
         let state = slot.map(|slot| FsRule {
             path: slot.clone(),
             access: FsAccess::Kept,

@@ -294,7 +294,7 @@ fn leads_to_a_process(target: &Path) -> bool {
 /// something that may be written.
 fn homes(plan: &SessionPlan, places: &[(PathBuf, bool)]) -> BTreeSet<PathBuf> {
     let above = places.iter().flat_map(|(place, _)| place.ancestors());
-    above.chain(plan.homes.iter().map(|home| home.as_path())).map(Path::to_owned).collect()
+    above.chain(plan.protection.homes.iter().map(|home| home.as_path())).map(Path::to_owned).collect()
 }
 
 fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
@@ -327,7 +327,7 @@ impl Layout {
         let mut places = Vec::new();
         // What was left of a larger tree is a part of that, as far as it is asked what is kept.
         let mut left: HashMap<PathBuf, PathBuf> =
-            plan.left_of.iter().map(|(place, tree)| (name(place.as_path()), real(tree.as_path()))).collect();
+            plan.protection.left_of.iter().map(|(place, tree)| (name(place.as_path()), real(tree.as_path()))).collect();
         let trees = grants.iter().filter(|(.., extent)| *extent == Extent::Subtree);
         left = in_what_is_granted(left, trees.map(|(granted, ..)| granted.as_path()));
         // Where a link leads out of that tree it is judged by itself.
@@ -341,7 +341,7 @@ impl Layout {
         });
         // Where nothing may be written, nothing has to be judged.
         let writes = plan.grants.iter().any(|rule| rule.access.changes());
-        let further = plan.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
+        let further = plan.protection.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
         let further: BTreeSet<PathBuf> = further.collect();
         // What lies in what is granted, however it is spelt, is judged from there.
         let whole = || grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted);
@@ -477,7 +477,7 @@ impl Keeper {
         let written = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         let by_kernel: Vec<PathBuf> = written.map(|rule| real(&reach(rule))).collect();
         let mut linked = Vec::new();
-        for path in plan.policy.iter().map(|path| path.as_path()) {
+        for path in plan.protection.policy.iter().map(|path| path.as_path()) {
             let refuse = |why: &str| {
                 let what = format!("the policy came from {}, {why}; keep it elsewhere", path.display());
                 Err(StepFailure::new(step::Step::Policy, what))

@@ -229,19 +229,16 @@ fn start(
         channels.push(readers.supervisors);
         readers_link = Some(readers.link);
     }
-    let hand_over = HandOver::of(listener.as_fd());
     let (log, questions) = Log::of(plan).map_err(failure(Step::Channels, "make the log's channel"))?.unzip();
     let broker = Broker {
         handlers: handlers(),
-        hand_over,
+        hand_over: HandOver::of(listener.as_fd()),
         listener: Arc::new(listener),
         registrations: Some(Arc::new(programs.link)),
         calls,
         notices,
         readable: plan.rules().filter(|rule| rule.access.reads_files()).map(|rule| rule.path.clone()).collect(),
-        own: Arc::new(open_own(plan, directories)?),
-        private: plan.private.inside.as_path().to_owned(),
-        private_kind: plan.private.kind,
+        private: Private::open(plan, directories)?,
         shared_memory: plan.shared_memory,
         network,
         egress,
@@ -440,11 +437,7 @@ struct Broker {
     notices: Notices,
     /// Places that the session may read, as the plan names them.
     readable: Vec<HostPath>,
-    /// The session's private directory.
-    own: Arc<OwnedFd>,
-    /// How it is named inside.
-    private: PathBuf,
-    private_kind: PrivateKind,
+    private: Private,
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
     /// The number of the session's own network namespace, if it has one.
@@ -465,6 +458,21 @@ struct Broker {
     over: Arc<AtomicBool>,
     /// Where the supervisor logs what it is asked.
     log: Option<Log>,
+}
+
+/// The session's private directory.
+struct Private {
+    directory: Arc<OwnedFd>,
+    /// How it is named inside.
+    path: PathBuf,
+    kind: PrivateKind,
+}
+
+impl Private {
+    fn open(plan: &SessionPlan, directories: &[Directory]) -> Result<Self, StepFailure> {
+        let directory = Arc::new(open_own(plan, directories)?);
+        Ok(Self { directory, path: plan.private.inside.as_path().to_owned(), kind: plan.private.kind })
+    }
 }
 
 /// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
@@ -638,9 +646,9 @@ const LAST_ACT: u16 = 1000; // milliseconds
 
 impl Ending {
     fn of(broker: &Broker) -> Self {
-        let own = match broker.private_kind {
+        let own = match broker.private.kind {
             PrivateKind::InNamespace => None,
-            PrivateKind::OnHost => Some(Arc::clone(&broker.own)),
+            PrivateKind::OnHost => Some(Arc::clone(&broker.private.directory)),
         };
         Self { over: Arc::clone(&broker.over), objects: broker.calls.objects(), own }
     }
@@ -881,7 +889,7 @@ impl Broker {
 
     /// Opens a part of the private directory.
     fn part(&self, name: &str) -> Result<OwnedFd, i32> {
-        directory::open_part(self.own.as_fd(), name).map_err(rustix::io::Errno::raw_os_error)
+        directory::open_part(self.private.directory.as_fd(), name).map_err(rustix::io::Errno::raw_os_error)
     }
 }
 

@@ -29,7 +29,7 @@ enum Act {
 impl Broker {
     /// True if names there are the broker's: without a mount tree.
     pub(super) fn names_shm(&self) -> bool {
-        self.private_kind == PrivateKind::OnHost
+        self.private.kind == PrivateKind::OnHost
     }
 
     fn shm(&mut self, caller: &Caller<'_>, act: Act) -> Result<OwnedFd, i32> {

@@ -71,6 +71,16 @@ enum Family {
 }
 
 impl Family {
+    /// Family that an address says that it is of.
+    fn of(address: &[u8]) -> Option<Self> {
+        match family_in(address) {
+            libc::AF_UNIX => Some(Self::Unix),
+            libc::AF_INET => Some(Self::V4),
+            libc::AF_INET6 => Some(Self::V6),
+            _ => None,
+        }
+    }
+
     fn as_domain(self) -> AddressFamily {
         match self {
             Self::Unix => AddressFamily::UNIX,
@@ -252,7 +262,11 @@ fn inode_of(caller: &Caller<'_>, number: i32) -> Result<u64, i32> {
 fn address(caller: &Caller<'_>, pointer: u64, len: u64) -> Result<Vec<u8>, i32> {
     // sockaddr_storage, the largest address there is (sockaddr(3type)).
     match int(len) {
-        len @ 2..=128 => caller.bytes(pointer, len as usize),
+        len @ 2..=128 => {
+            let address = caller.bytes(pointer, len as usize)?;
+            caller.is_about(|| shown(&address, Family::of(&address)?));
+            Ok(address)
+        }
         _ => Err(libc::EINVAL),
     }
 }
@@ -296,7 +310,6 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let Some(family) = broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) else {
         return own_network::connect(broker, caller, number, &address).map(|()| Answer::Return(0));
     };
-    caller.is_about(|| shown(&address, family));
     if family == Family::Unix && endpoint::is_meant(broker.call(caller)?, &address) {
         return endpoint::connect(broker, caller, inode).map(|()| Answer::Return(0));
     }

@@ -236,7 +236,7 @@ pub(super) fn address_of(file: &OwnedFd) -> Result<Vec<u8>, i32> {
 }
 
 fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
-    Ok(Target::own(broker.part("ipc")?, broker.private.join("ipc")))
+    Ok(Target::own(broker.part("ipc")?, broker.private.path.join("ipc")))
 }
 
 /// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next
