@@ -21,17 +21,22 @@
 #[cfg(test)]
 extern crate self as callgate;
 
-#[cfg(feature = "ablation")]
-mod ablation;
+mod aborts;
+mod bounds;
 mod call;
 mod causes;
 mod confine;
 mod credentials;
+mod error;
 mod etc;
 mod gate;
 mod gitconfig;
 mod home;
 mod host;
+mod id;
+mod inquiry;
+mod open_error;
+mod origin;
 mod owner;
 mod place;
 mod registry;
@@ -56,7 +61,7 @@ pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitR
 pub use callgate_worker::launcher::Ahead;
 pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure, Used};
 
-pub use call::CallError;
+pub use bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 pub use callgate_policy::step::Step;
 pub use callgate_policy::tool::{Changes, Subject};
 pub use causes::with_causes;
@@ -65,23 +70,25 @@ pub use confine::{
     TerminalError, WindowSize,
 };
 pub use credentials::CredentialError;
+pub use error::CallError;
 pub use gate::{
-    Answer, Approver, Asked, Choice, Inquired, Inquiry, Preview, Query, Question, Reply, Unanswered, WatchdogProgram,
-    WatchdogProgramError, interaction_required,
+    Answer, Approver, Asked, AskedBy, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
 pub use host::{HostError, HostSupport, close_process, user_settings};
+pub use inquiry::{Choice, Inquired, Inquiry, Query, Reply, Unanswered};
+pub use open_error::{OpenError, refuse_strangers};
+pub use origin::Origin;
 pub use place::TypedPath;
 pub use registry::{
-    Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Skill, SkillLeftOut, Skills, Todo,
-    TodoStatus, Tool, ToolState,
+    Answering, Handler, HandlerCall, LeftOut, Registry, RegistryError, Skill, SkillLeftOut, Skills, Tool, ToolState,
 };
 pub use session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, AskedBy,
-    Coercion, FAMILY_MAX, OpenError, Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning,
-    WatchdogObject, refuse_strangers,
+    AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, Coercion, Overflow, ReloadError,
+    Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
 };
 pub use store::{
     CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,
+    Todo, TodoStatus,
 };
 pub use supervisor::{Builder, Supervisor};
 pub use trace::Traceparent;

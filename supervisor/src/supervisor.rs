@@ -2,13 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use callgate_policy::plan::Ablation;
-
 use crate::confine::Launcher;
 use crate::confine::cgroup::Delegated;
 use crate::gate::WatchdogProgram;
 use crate::host::{HostSupport, Missing};
-use crate::session::{OpenError, Session, SessionSpec};
+use crate::open_error::OpenError;
 use crate::store::Store;
 
 /// The host's side of callgate: makes sessions.
@@ -98,18 +96,5 @@ impl Supervisor {
     #[must_use]
     pub fn support(&self) -> &HostSupport {
         &self.support
-    }
-
-    /// Opens a session.
-    ///
-    /// # Errors
-    /// [`OpenError`]; nothing has run, and nothing is left behind.
-    pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
-        self.open_with(spec, None, None).await
-    }
-
-    /// Opens a session that lacks a mechanism, and that nothing runs in but acts of the probe.
-    pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablation: Ablation) -> Result<Session, OpenError> {
-        self.open_with(spec, Some(ablation), None).await
     }
 }

@@ -14,14 +14,16 @@ use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::CallError;
 use super::delegate::Beginning;
 use super::envelope::Done;
 use super::error::error_text;
+use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX};
+use crate::error::CallError;
 use crate::gate::ApprovedPlan;
+use crate::id::new_id;
 use crate::registry::hosted::agents::{AgentsAct, Delegation, INBOX, REPORT};
 use crate::registry::{Tool, time};
-use crate::session::{AGENTS_MAX, AgentStatus, CSV_WORKERS_MAX, Kept, Places, Queue, ROWS_MAX, Session, Swarm, new_id};
+use crate::session::{AgentStatus, Kept, Places, Queue, Session, Swarm};
 use crate::trace::{self, Traceparent};
 use crate::turn::{Concurrency, Turns};
 

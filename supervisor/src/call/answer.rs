@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::CallError;
 use super::envelope::Done;
 use super::rest::Rest;
+use crate::error::CallError;
 use crate::registry::{Handler, HandlerCall, Tool};
 use crate::session::Session;
 use crate::turn::Turn;

@@ -19,9 +19,11 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::answer::ANSWER_MAX;
 use super::envelope::Done;
-use super::error::{denied, not_started};
-use super::{CallError, Known, OnOutput};
+use super::error::not_started;
+use super::{Known, OnOutput};
 use crate::confine::{ConfineError, Program, Stdio};
+use crate::error::CallError;
+use crate::error::denied;
 use crate::gate::ApprovedPlan;
 use crate::json;
 use crate::registry::{Declared, Executor, STATE, Tool};

@@ -16,17 +16,18 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
+use super::Known;
 use super::envelope::Done;
 use super::error::error_text;
 use super::spawn::OfAgent;
-use super::{CallError, Known};
+use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 use crate::causes::with_causes;
 use crate::confine::{Endpoint, Stdio};
+use crate::error::CallError;
 use crate::registry::hosted::agents::{INBOX, REPORT};
 use crate::registry::{TASKS, Tool, started};
 use crate::session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentService, AgentStatus, AgentTask, FAMILY_MAX, InFlight, Kept,
-    Opening, Reared, Served, Session,
+    AgentRunner, AgentService, AgentStatus, AgentTask, InFlight, Kept, Opening, Reared, Served, Session,
 };
 use crate::store::{Recorder, Recording};
 use crate::trace::{self, Traceparent};

@@ -8,7 +8,8 @@ use callgate_policy::plan::Strength;
 use serde_json::{Value, json};
 
 use super::envelope::Done;
-use super::{CallError, Going, Known, Proposed, enforced};
+use super::{Going, Known, Proposed, enforced};
+use crate::error::CallError;
 use crate::registry::{ReadBefore, Registry, Tool, Understood, versions};
 use crate::session::Session;
 use crate::turn::Concurrency;

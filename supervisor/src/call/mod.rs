@@ -1,6 +1,7 @@
 //! The story of one call.
 
-mod abort;
+#[cfg(feature = "ablation")]
+mod ablation;
 mod agents;
 mod answer;
 mod background;
@@ -12,6 +13,7 @@ mod enforced;
 mod envelope;
 mod error;
 mod exec_shell;
+mod hosted;
 mod limits;
 mod pdf;
 mod report;
@@ -19,6 +21,7 @@ mod rest;
 mod search;
 mod server;
 mod shell;
+mod skills;
 mod spawn;
 mod tests_of;
 mod tool;
@@ -39,8 +42,8 @@ use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use self::envelope::Done;
-use self::error::denied;
 use crate::confine::ConfineError;
+use crate::error::{CallError, denied};
 use crate::gate::{Approved, Passed, Task};
 use crate::registry::hosted::agents::Delegation;
 use crate::registry::{
@@ -52,9 +55,7 @@ use crate::store::Recording;
 use crate::trace::Traceparent;
 use crate::turn::{Concurrency, Place, Turn};
 
-pub(crate) use self::abort::Aborts;
 pub(crate) use self::enforced::enforced;
-pub use self::error::CallError;
 
 /// How long a call may take that does not say (X2-1).
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -398,7 +399,7 @@ impl Session {
         let (tool, task) = approved.into_parts();
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Sandbox) {
-            let data = crate::ablation::unconfined(&task).map_err(CallError::Tool)?;
+            let data = ablation::unconfined(&task).map_err(CallError::Tool)?;
             return Ok(Done::of(data));
         }
         match task {

@@ -7,8 +7,9 @@ use callgate_policy::step::Step;
 use serde_json::Value;
 
 use super::envelope::Done;
-use super::{CallError, Going, Known, OnOutput};
+use super::{Going, Known, OnOutput};
 use crate::confine::ConfineError;
+use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::registry::{Executor, ReadBefore, Registry, Tool, Understood, read_pdf};
 use crate::session::Session;

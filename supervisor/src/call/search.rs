@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::envelope::Done;
 use super::error::error_text;
-use super::{CallError, Going, OnOutput, Proposed, Ready};
+use super::{Going, OnOutput, Proposed, Ready};
+use crate::error::CallError;
 use crate::gate::Approved;
 use crate::registry::{ReadBefore, Registry, Searches, Understood, with_failed};
 use crate::session::Session;

@@ -11,12 +11,13 @@ use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
+use super::Known;
 use super::OnOutput;
 use super::envelope::Done;
 use super::error::not_started;
 use super::rest::Rest;
-use super::{CallError, Known};
 use crate::confine::{ConfineError, Program, Stdio};
+use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::registry::Tool;
 use crate::session::Session;

@@ -9,9 +9,9 @@ use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
 use serde_json::json;
 
-use super::CallError;
 use super::error::{error_text, failure};
 use crate::confine::{EndpointOfBroker, Program, Stdio};
+use crate::error::CallError;
 use crate::registry::started;
 use crate::session::Session;
 use crate::store::Recording;

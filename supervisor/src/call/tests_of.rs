@@ -9,7 +9,7 @@ use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use serde_json::{Value, json};
 
-use super::CallError;
+use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::registry::{MARKERS, RUNNER, Tool};
 use crate::session::Session;

@@ -8,11 +8,11 @@ use callgate_tools::is_refusal;
 use callgate_tools::web::{fetch, search};
 use callgate_worker::protocol::LimitHit;
 
-use super::CallError;
 use super::envelope::Done;
-use super::error::denied;
 use super::rest::Rest;
 use crate::confine::{ToolError, ToolOutput, ToolRun};
+use crate::error::CallError;
+use crate::error::denied;
 use crate::session::Session;
 
 impl Session {

@@ -19,8 +19,8 @@ use callgate_tools::database::sql;
 use callgate_tools::shell;
 use serde_json::{Value, json};
 
-use crate::call::CallError;
 use crate::confine::ConfineError;
+use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::registry::{ReadBefore, ReadFirst, Tool, Understood};
 use crate::session::Session;

@@ -22,7 +22,7 @@ pub(crate) use endpoint::{Endpoint, EndpointOfBroker};
 pub use error::ConfineError;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub use outputs::OutputsError;
-pub(crate) use outputs::{Output, Outputs, remove_kept};
+pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::{PrivateError, private_directory};
 pub use program::Program;
 pub(crate) use session::Opened;

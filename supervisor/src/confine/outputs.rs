@@ -18,10 +18,8 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use super::private::{is_out_of_reach, places};
 use crate::host;
 use crate::place::{Changeable, Place, Stranger, Unusable};
-use crate::store::KnownOutputs;
+use crate::store::{DIRECTORY, KnownOutputs, names};
 
-/// How the names of directories begin.
-const DIRECTORY: &str = "callgate-out-";
 /// The most bytes that a session's files may take, together.
 const QUOTA: u64 = 64 * 1024 * 1024;
 
@@ -258,44 +256,6 @@ fn for_session(directory: BorrowedFd<'_>, name: &str, flags: OFlags, owner: Iden
     Ok(file)
 }
 
-/// Removes the directory of a session that was closed, with its files. What is removed has a name that only callgate gives: the
-/// record says where, and a record is not believed further than that. Only names that lie directly in the directory are removed,
-/// each by its descriptor: what else its owner has put there stays, and so does the directory then.
-pub(crate) fn remove_kept(known: &KnownOutputs) -> io::Result<()> {
-    let path = Path::new(&known.path);
-    let (Some(place), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::NotFound.into());
-    };
-    if !name.as_encoded_bytes().starts_with(DIRECTORY.as_bytes()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not called as a directory of outputs"));
-    }
-    let held = known.open()?;
-    for name in names(&held)?.iter().filter(|name| is_output(name.as_bytes())) {
-        rustix::fs::unlinkat(&held, name.as_c_str(), AtFlags::empty())?;
-    }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = rustix::fs::openat(rustix::fs::CWD, place, flags, Mode::empty())?;
-    let there = rustix::fs::statat(&place, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if (there.st_dev, there.st_ino) != (known.device, known.inode) {
-        return Err(rustix::io::Errno::STALE.into());
-    }
-    // It is empty, and has the name that was made up for it.
-    Ok(rustix::fs::unlinkat(&place, name, AtFlags::REMOVEDIR)?)
-}
-
-/// True if a file has a name that [`Outputs::create`] gives: `0001-bash.txt`.
-fn is_output(name: &[u8]) -> bool {
-    let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    digits >= 4 && name.get(digits) == Some(&b'-') && name.ends_with(b".txt")
-}
-
-/// Names in a directory.
-fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
-    let entries = rustix::fs::Dir::read_from(directory)?.collect::<Result<Vec<_>, _>>()?;
-    let names = entries.into_iter().map(|entry| entry.file_name().to_owned());
-    Ok(names.filter(|name| !matches!(name.as_bytes(), b"." | b"..")).collect())
-}
-
 /// A file that is written to.
 pub(crate) struct Output<'a> {
     pub(crate) path: String,
@@ -366,13 +326,13 @@ mod tests {
             fs::write(made.join("0001-bash.txt"), "x").unwrap();
         }
         fs::write(mixed.join("letter.txt"), "x").unwrap();
-        assert!(remove_kept(&known(&theirs)).is_err());
+        assert!(known(&theirs).remove().is_err());
         assert!(fs::exists(theirs.join("0001-bash.txt")).unwrap());
-        assert!(remove_kept(&known(&mixed)).is_err(), "it is not empty");
+        assert!(known(&mixed).remove().is_err(), "it is not empty");
         let left: Vec<_> = fs::read_dir(&mixed).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["letter.txt"]);
         fs::remove_file(mixed.join("letter.txt")).unwrap();
-        remove_kept(&known(&mixed)).unwrap();
+        known(&mixed).remove().unwrap();
         assert!(!fs::exists(&mixed).unwrap(), "the control");
     }
 

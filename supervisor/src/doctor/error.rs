@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::call::CallError;
 use crate::causes::with_causes;
 use crate::confine::ConfineError;
-use crate::session::OpenError;
+use crate::error::CallError;
+use crate::open_error::OpenError;
 
 /// Reason why a host could not be examined, or no attempt to break out be made.
 #[derive(Debug, thiserror::Error)]

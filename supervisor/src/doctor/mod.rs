@@ -17,7 +17,7 @@ pub use self::check::{Check, State};
 pub use self::error::DoctorError;
 use self::trial::Trial;
 use crate::host::HostError;
-use crate::session::OpenError;
+use crate::open_error::OpenError;
 use crate::supervisor::Supervisor;
 
 /// Findings on a host.

@@ -8,8 +8,8 @@ use callgate_policy::step::Step;
 
 use super::check::{Check, State};
 use super::{DoctorError, host};
-use crate::call::CallError;
 use crate::confine::Stdio;
+use crate::error::CallError;
 use crate::session::{Session, SessionSpec};
 use crate::supervisor::Supervisor;
 

@@ -28,11 +28,14 @@ use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};
 use super::sub_policy::GrantedPlaces;
-use crate::call::{CallError, Checked, Known};
+use crate::call::{Checked, Known};
 use crate::causes::with_causes;
+use crate::error::CallError;
+use crate::gate::AskedBy;
 use crate::gate::people::{self, NoAnswer, Question, Yes};
+use crate::open_error::OpenError;
 use crate::registry::{Executor, Kin, Tool};
-use crate::session::{AskedBy, OpenError, Session};
+use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::Place;
 

@@ -3,7 +3,6 @@
 mod approved;
 mod decide;
 pub(crate) mod execs;
-mod inquiry;
 pub(crate) mod people;
 mod program;
 mod sub_policy;
@@ -14,9 +13,30 @@ use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, W
 
 pub(crate) use approved::{Approved, ApprovedPlan, Passed, Task};
 pub use decide::{Preview, interaction_required};
-pub use inquiry::{Choice, Inquired, Inquiry, Query, Reply, Unanswered};
 pub use people::{Answer, Approver, Asked, Question};
 pub use program::{WatchdogProgram, WatchdogProgramError};
+
+/// Whose calls a session's are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskedBy {
+    /// An agent's: what no rule allows, a person is asked about (S0-52).
+    #[default]
+    Agent,
+    /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
+    /// asked is asked all the same, and what is denied stays denied.
+    Person,
+}
+
+impl AskedBy {
+    /// Whose message a call is a part of, as conversations name it.
+    pub(crate) fn role(self) -> &'static str {
+        match self {
+            Self::Agent => "assistant",
+            Self::Person => "user",
+        }
+    }
+}
 
 /// The watchdogs of a session. There is no gate without the built-in pack.
 #[derive(Default)]

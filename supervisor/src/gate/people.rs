@@ -14,8 +14,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
-use super::inquiry::{Inquired, Inquiry, Reply, Unanswered};
 use crate::host;
+use crate::inquiry::{Inquired, Inquiry, Reply, Unanswered};
 use crate::store::Recorder;
 use crate::trust::{Project, now};
 

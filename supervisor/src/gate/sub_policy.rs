@@ -9,7 +9,7 @@ use callgate_policy::rules::{RuledCall, SubPolicy, SubPolicyReport};
 use callgate_policy::shell::{Line, restricted};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::call::CallError;
+use crate::error::CallError;
 use crate::session::Session;
 
 impl Session {

@@ -29,9 +29,9 @@ use serde_json::{Map, Value};
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
 use super::{Registry, RegistryError, Tool};
 use crate::credentials;
+use crate::credentials::SHORTEST;
 use crate::host;
 use crate::place::Changeable;
-use crate::store::SHORTEST;
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -31,6 +31,8 @@ use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{Database, FileWrite, Profile};
 use callgate_policy::tool::{Changes, Subject};
 
+use crate::origin::Origin;
+
 pub(crate) use aliases::{VERSION, removed};
 pub(crate) use catalogue::not_configured;
 pub(crate) use database::Databases;
@@ -38,7 +40,7 @@ pub(crate) use declared::{Declared, STATE};
 pub(crate) use exec_shell::{ShellCall, input, refuse_two_inputs, time};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, Prepared, ReadBefore, ReadFirst, started};
-pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
+pub use hosted::{Skill, SkillLeftOut, Skills};
 pub(crate) use kin::Kin;
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
@@ -49,7 +51,8 @@ pub(crate) use repositories::versions;
 pub(crate) use run_tests::{MARKERS, RUNNER};
 pub(crate) use services::{Azure, Rlm, TOKEN};
 pub(crate) use surface::{TASKS, Understood, further as of_surface};
-pub use tool::{Origin, Tool};
+pub use tool::Tool;
+
 pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 
 /// All tools of one surface.

@@ -12,12 +12,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Most agents of a CSV that work at once (X2-19).
-pub(crate) const CSV_WORKERS_MAX: usize = 16;
-/// Most tasks of a swarm.
-pub(crate) const SWARM_MAX: usize = 25;
-/// Most rows of a CSV.
-pub(crate) const ROWS_MAX: usize = 256;
 /// Most agents that have ended and are remembered.
 const ENDED_MAX: usize = 64;
 /// Most swarms that are remembered.

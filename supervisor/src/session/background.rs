@@ -13,10 +13,9 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 
+use crate::bounds::RUNNING_MAX;
 use crate::confine::{Program, TaskInput};
 
-/// Most that run at once in a session.
-pub(crate) const RUNNING_MAX: usize = 64;
 /// Most of those that have ended that are remembered.
 pub(crate) const ENDED_MAX: usize = 64;
 /// Most bytes of a stream that are kept for whoever reads next. With all tasks at their bounds a session holds 64 MiB.

@@ -27,23 +27,18 @@ use super::endpoint::AgentEndpoint;
 use super::open::{bounds, effective};
 use super::rules::rules;
 use super::tools::{Inherited, chosen_by_calls, has_skills, replaced_by_calls};
-use super::{Halt, OpenError, Session, SessionSpec};
+use super::{Halt, Session, SessionSpec};
+use crate::bounds::{AGENTS_MAX, FAMILY_MAX};
 use crate::credentials::Credentials;
 use crate::gate::Gate;
 use crate::gate::people::Approver;
+use crate::open_error::OpenError;
 use crate::place::Place;
 use crate::registry::hosted::agents::INBOX;
 use crate::registry::hosted::skill;
 use crate::registry::{Registry, Tool, ToolState};
-use crate::store::Room;
+use crate::store::{Parent, Room};
 use crate::supervisor::Supervisor;
-
-/// How deep subagents may be nested (X0-28, C-12).
-pub const AGENT_DEPTH_MAX: usize = 5;
-/// How many subagents of one session may be in flight (C-12).
-pub const AGENTS_MAX: usize = 5;
-/// How many subagents of a session and of all below it may be in flight.
-pub const FAMILY_MAX: usize = 25;
 
 /// Runs agents whose manifest names no program: a host's own loop of model and tools ([`SessionSpec::agent_runner`]).
 pub trait AgentRunner: Send + Sync + fmt::Debug {
@@ -94,6 +89,14 @@ pub(crate) struct Lineage {
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
     /// Record that its parent keeps of it, if it does.
     pub(crate) kept: Option<Arc<Kept>>,
+}
+
+impl Lineage {
+    /// Relation to its parent, as it is recorded.
+    pub(crate) fn parent(&self) -> Parent<'_> {
+        let Self { parent, agent, call, is_listed, .. } = self;
+        Parent { session: parent, agent, call, is_listed: *is_listed, room: &self.ancestry.room }
+    }
 }
 
 /// A child that is to be opened.
@@ -356,7 +359,7 @@ impl Session {
             bound: most.as_parent(),
             rules,
             gate: Arc::clone(&self.gate),
-            inherited: Some(Inherited { tools, skills: self.hosted.skills() }),
+            inherited: Some(Inherited { tools, skills: self.notebook.skills.found() }),
             roots: self.roots.iter().map(Place::id).collect(),
             ancestry: self.rearing.ancestry.clone(),
             halt: Arc::clone(&self.halt),

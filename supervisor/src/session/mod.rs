@@ -1,12 +1,12 @@
 //! A confined place for one agent's calls.
 
+mod abort;
 mod agents;
 mod background;
 mod child;
 mod endpoint;
-mod error;
 mod halt;
-mod id;
+mod notebook;
 mod open;
 mod part;
 mod policy_files;
@@ -15,16 +15,15 @@ mod spec;
 mod tools;
 mod warning;
 
-pub(crate) use agents::{AgentStatus, Agents, CSV_WORKERS_MAX, Kept, ROWS_MAX, SWARM_MAX, Swarm};
-pub(crate) use background::{Background, Ended, RUNNING_MAX, Status, Stop, Task};
-pub use child::{AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, FAMILY_MAX};
+pub(crate) use agents::{AgentStatus, Agents, Kept, Swarm};
+pub(crate) use background::{Background, Ended, Status, Stop, Task};
+pub use child::{AgentRun, AgentRunner, AgentTask};
 pub(crate) use child::{Children, InFlight, Lineage, Opening, Places, Queue, Reared, Rearing};
 pub(crate) use endpoint::Served;
 pub use endpoint::{AgentEndpoint, AgentServed, AgentService};
-pub use error::{OpenError, refuse_strangers};
 pub(crate) use halt::Halt;
-pub(crate) use id::new_id;
-pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
+pub(crate) use notebook::Notebook;
+pub use spec::{Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 pub use tools::ReloadError;
 pub use warning::Warning;
 
@@ -45,15 +44,15 @@ use callgate_policy::profile::Profile;
 use callgate_policy::rules::RuleSet;
 use callgate_policy::variable::Variables;
 
-use crate::call::Aborts;
+use crate::aborts::Aborts;
 use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
 use crate::etc;
-use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
+use crate::gate::{AskedBy, Gate};
 use crate::host;
 use crate::place::{Changeable, Looked, Place};
-use crate::registry::{Databases, Lifecycle, hosted};
+use crate::registry::{Databases, Lifecycle};
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -91,7 +90,7 @@ pub struct Session {
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
     /// State that it keeps for the tools that it answers itself.
-    pub(crate) hosted: hosted::State,
+    pub(crate) notebook: Notebook,
     pub(crate) turns: Turns,
     pub(crate) aborts: Aborts,
     /// Programs that calls have started and not waited for.

@@ -21,15 +21,13 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::agents::Agents;
 use super::background::Background;
-use super::id::new_id;
 use super::policy_files;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{
-    Children, Halt, Lineage, OpenError, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning,
-    WatchdogObject,
+    Children, Halt, Lineage, Notebook, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
 };
-use crate::call::Aborts;
+use crate::aborts::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::credentials::Credentials;
 use crate::gate::Gate;
@@ -37,9 +35,11 @@ use crate::gate::execs::Watch;
 use crate::gate::people::People;
 use crate::home::Homes;
 use crate::host::{self, Missing};
+use crate::id::new_id;
+use crate::open_error::OpenError;
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Databases, Lifecycle, Registry, hosted};
+use crate::registry::{Databases, Lifecycle, Registry};
 use crate::store::{
     self, Kept, KnownOutputs, NewSession, PolicyDigests, Recorder, Redaction, Store, StoreError, Stored,
 };
@@ -48,6 +48,19 @@ use crate::trust::Project;
 use crate::turn::Turns;
 
 impl Supervisor {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has run, and nothing is left behind.
+    pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
+        self.open_with(spec, None, None).await
+    }
+
+    /// Opens a session that lacks a mechanism, and that nothing runs in but acts of the probe.
+    pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablation: Ablation) -> Result<Session, OpenError> {
+        self.open_with(spec, Some(ablation), None).await
+    }
+
     pub(crate) async fn open_with(
         &self,
         mut spec: SessionSpec,
@@ -249,7 +262,7 @@ impl Supervisor {
             opened,
             outputs,
             recorder,
-            hosted: hosted::State::new(kept.notes, skills),
+            notebook: Notebook::new(kept.notes, skills),
             turns: Turns::default(),
             aborts: Aborts::default(),
             background: Background::default(),
@@ -298,7 +311,8 @@ impl Supervisor {
             (Some(store), None) => {
                 let kept = new()?;
                 let (id, settings) = (&kept.id, &spec.settings);
-                let stored = store.begin(&NewSession { id, title, workspace, policy, settings, role, lineage })?;
+                let parent = lineage.map(Lineage::parent);
+                let stored = store.begin(&NewSession { id, title, workspace, policy, settings, role, parent })?;
                 Ok((Some(stored), kept))
             }
         }

@@ -15,14 +15,15 @@ use callgate_policy::plan::{
     AskedFor, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
 };
 
+use super::Session;
 use super::open::Barred;
 use super::tools::{leads_out, part, real_path};
-use super::{OpenError, Session};
-use crate::call::CallError;
 use crate::causes::with_causes;
 use crate::confine::{Opened, private_directory};
+use crate::error::CallError;
 use crate::gate::execs::{Watch, Watching};
 use crate::host;
+use crate::open_error::OpenError;
 use crate::place;
 use crate::registry::Tool;
 

@@ -5,8 +5,10 @@ use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
 use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::Variables;
 
-use super::{OpenError, SessionSpec};
-use crate::registry::{Origin, Registry, Tool};
+use super::SessionSpec;
+use crate::open_error::OpenError;
+use crate::origin::Origin;
+use crate::registry::{Registry, Tool};
 
 /// The rules of all scopes, and what holds where none matches.
 pub(super) fn rules(

@@ -18,12 +18,13 @@ use callgate_policy::watchdog::Watchdog;
 
 use super::child::AgentRunner;
 use super::endpoint::AgentEndpoint;
-use super::error::OpenError;
+use crate::gate::AskedBy;
 use crate::gate::people::{Approver, PATIENCE};
+use crate::open_error::OpenError;
 use crate::place::TypedPath;
 use crate::profile::{self, ProfileError};
 use crate::registry::Tool;
-use crate::trust::Project;
+use crate::trust::{Project, TrustError};
 
 /// Specification of a session.
 ///
@@ -137,28 +138,6 @@ impl From<Strength> for StrengthChoice {
         match strength {
             Strength::Landlock => Self::Landlock,
             Strength::Namespaces => Self::Namespaces,
-        }
-    }
-}
-
-/// Whose calls a session's are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AskedBy {
-    /// An agent's: what no rule allows, a person is asked about (S0-52).
-    #[default]
-    Agent,
-    /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
-    /// asked is asked all the same, and what is denied stays denied.
-    Person,
-}
-
-impl AskedBy {
-    /// Whose message a call is a part of, as conversations name it.
-    pub(super) fn role(self) -> &'static str {
-        match self {
-            Self::Agent => "assistant",
-            Self::Person => "user",
         }
     }
 }
@@ -500,7 +479,14 @@ impl SessionSpec {
     /// # Errors
     /// [`OpenError::NoLongerTrusted`]
     pub fn again(&self) -> Result<Self, OpenError> {
-        let project = self.project.as_ref().map(Project::again).transpose()?;
+        let again = |project: &Project| {
+            let refused = |source: Option<TrustError>| OpenError::NoLongerTrusted {
+                path: project.root().clone(),
+                source: source.map(Box::new),
+            };
+            project.again().map_err(refused)
+        };
+        let project = self.project.as_ref().map(again).transpose()?;
         Ok(Self { project, ..self.clone() })
     }
 

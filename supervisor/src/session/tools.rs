@@ -24,10 +24,11 @@ use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, Way};
 
 use super::open::{Barred, bounds, effective, further_directories, roots, variables};
-use super::{OpenError, Session, SessionSpec, Warning};
+use super::{Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
+use crate::open_error::OpenError;
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{

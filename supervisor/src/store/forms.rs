@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-use super::redact::SHORTEST;
+use crate::credentials::SHORTEST;
 
 /// A credential in all of its forms.
 pub(super) struct Forms {

@@ -10,6 +10,8 @@
 mod error;
 mod event;
 mod forms;
+mod notes;
+mod outputs;
 mod place;
 mod recorder;
 mod redact;
@@ -35,14 +37,15 @@ use sha2::{Digest as _, Sha256};
 use self::place::Place;
 use self::recorder::{AGAIN, PATIENCE, now};
 use crate::host;
-use crate::registry::Todo;
-use crate::registry::hosted::Notes;
-use crate::session::{Lineage, new_id};
+use crate::id::new_id;
 
 pub use self::error::StoreError;
 pub use self::event::{Event, EventKind, Events, MissedEvents};
+pub(crate) use self::notes::{Notes, Plan};
+pub use self::notes::{Todo, TodoStatus};
+pub(crate) use self::outputs::{DIRECTORY, KnownOutputs, names};
 pub(crate) use self::recorder::{Recorder, Recording, Room, Stored};
-pub(crate) use self::redact::{Redaction, SHORTEST};
+pub(crate) use self::redact::Redaction;
 
 /// End of a call that had none when its process had gone.
 const ORPHANED: &str =
@@ -198,21 +201,6 @@ pub(crate) struct Kept {
     pub(crate) outputs: Option<KnownOutputs>,
 }
 
-/// A directory of outputs that a session has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
-pub(crate) struct KnownOutputs {
-    pub(crate) path: String,
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
-impl KnownOutputs {
-    /// Opens it, if it is still what it was.
-    pub(crate) fn open(&self) -> rustix::io::Result<std::os::fd::OwnedFd> {
-        place::open_known(Path::new(&self.path), (self.device, self.inode))
-    }
-}
-
 /// Facts that a session is made with.
 pub(crate) struct NewSession<'a> {
     pub(crate) id: &'a str,
@@ -222,8 +210,22 @@ pub(crate) struct NewSession<'a> {
     pub(crate) settings: &'a Value,
     /// Whose its calls are.
     pub(crate) role: &'static str,
-    /// Lineage of a session that another has started.
-    pub(crate) lineage: Option<&'a Lineage>,
+    /// Parent of a session that another has started.
+    pub(crate) parent: Option<Parent<'a>>,
+}
+
+/// Relation of a session to the one whose call has started it.
+#[derive(Clone, Copy)]
+pub(crate) struct Parent<'a> {
+    /// Its id.
+    pub(crate) session: &'a str,
+    /// The agent that was started.
+    pub(crate) agent: &'a str,
+    /// The call that has started it.
+    pub(crate) call: &'a str,
+    pub(crate) is_listed: bool,
+    /// Room for what the whole family records.
+    pub(crate) room: &'a Room,
 }
 
 impl Store {
@@ -519,8 +521,8 @@ impl Store {
         let number = self.write("make the session", |connection| {
             let sql = "INSERT INTO sessions (id, title, workspace, manifest, settings, opened, created, parent, agent, call, listed, \
                        profile) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11)";
-            let (parent, agent, call, is_listed) = match new.lineage {
-                Some(Lineage { parent, agent, call, is_listed, .. }) => (Some(parent), Some(agent), Some(call), *is_listed),
+            let (parent, agent, call, is_listed) = match new.parent {
+                Some(Parent { session, agent, call, is_listed, .. }) => (Some(session), Some(agent), Some(call), is_listed),
                 None => (None, None, None, true),
             };
             let PolicyDigests { manifest, profile } = &new.policy;
@@ -532,8 +534,8 @@ impl Store {
             Ok(connection.last_insert_rowid())
         })?;
         let stored = self.open(number, new.id, new.role, true)?;
-        Ok(match new.lineage {
-            Some(lineage) => stored.of_agent(lineage.ancestry.room.clone()),
+        Ok(match new.parent {
+            Some(parent) => stored.of_agent(parent.room.clone()),
             None => stored,
         })
     }
@@ -615,7 +617,7 @@ impl Store {
         let known = self.read("look for the session's outputs", |connection| outputs_of(connection, number))?;
         let Some(known) = known else { return Ok(()) };
         let failed = StoreError::place(Path::new(&known.path));
-        match crate::confine::remove_kept(&known) {
+        match known.remove() {
             Ok(()) => {}
             // It was removed with the rest of its place, or another thing has its name.
             Err(error)

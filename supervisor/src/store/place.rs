@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -290,14 +289,6 @@ fn is_ours(path: &Path, stat: &Stat) -> Result<(), StoreError> {
         stat if stat.st_mode & 0o077 != 0 => not_ours("its mode lets others in"),
         _ => Ok(()),
     }
-}
-
-/// Opens a directory that was made for a session's outputs, if it is still what it was.
-pub(super) fn open_known(path: &Path, id: (u64, u64)) -> rustix::io::Result<std::os::fd::OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(opened.as_fd())?;
-    if (stat.st_dev, stat.st_ino) == id { Ok(opened) } else { Err(Errno::STALE) }
 }
 
 /// A path as text, for the database.

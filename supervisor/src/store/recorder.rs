@@ -17,10 +17,9 @@ use tokio::sync::broadcast;
 use super::event::{Event, EventKind, Events};
 use super::place::Lock;
 use super::redact::Redaction;
-use super::{KnownOutputs, Store, StoreError, is_busy, row_id};
+use super::{KnownOutputs, Notes, Store, StoreError, is_busy, row_id};
 use crate::causes::with_causes;
-use crate::registry::hosted::Notes;
-use crate::session::new_id;
+use crate::id::new_id;
 
 /// How many events a reader may be behind.
 const BEHIND: usize = 1024;
@@ -612,7 +611,7 @@ mod tests {
             policy: PolicyDigests::default(),
             settings,
             role: "assistant",
-            lineage: None,
+            parent: None,
         };
         store.begin(&new).unwrap()
     }

@@ -10,6 +10,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::forms::Forms;
+use crate::credentials::SHORTEST;
 use crate::host;
 
 /// In place of a secret.
@@ -18,8 +19,6 @@ const REDACTED: &str = "[REDACTED]";
 const LONGEST: usize = 65_536;
 /// Most bytes that the arguments or the result of one call may take altogether.
 const WHOLE: usize = 4 * 1024 * 1024;
-/// A shorter value is no secret worth the name, and would be found everywhere.
-pub(crate) const SHORTEST: usize = 8;
 
 /// Tokens that are known by how they begin: of OpenAI, Anthropic and others (`sk-`), GitHub, Google, Slack, AWS, GitLab, npm.
 static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {

@@ -30,7 +30,6 @@ use crate::place::Place;
 use crate::profile::{self, ProfileError};
 use crate::registry::hosted::skill;
 use crate::registry::{Layer, LeftOut, Tool};
-use crate::session::OpenError;
 
 /// Names of a project's manifest, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -402,12 +401,14 @@ impl Project {
     }
 
     /// This project with what has been approved of for it by now.
-    pub(crate) fn again(&self) -> Result<Self, OpenError> {
-        let refused = |source| Err(OpenError::NoLongerTrusted { path: self.root.clone(), source });
+    ///
+    /// # Errors
+    /// It is no longer trusted as it was; with the error of its files, if that is why.
+    pub(crate) fn again(&self) -> Result<Self, Option<TrustError>> {
         match self.find_again() {
             Ok(Found::Trusted(found)) if found.files == self.files => Ok(*found),
-            Ok(Found::Trusted(_) | Found::Nothing | Found::Untrusted { .. }) => refused(None),
-            Err(error) => refused(Some(Box::new(error))),
+            Ok(Found::Trusted(_) | Found::Nothing | Found::Untrusted { .. }) => Err(None),
+            Err(error) => Err(Some(error)),
         }
     }
 

@@ -150,7 +150,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let Some(work) = prepared.work else { return Ok(String::new()) };
     let grant = everything.check(&prepared.needs).map_err(|denial| DoctorError::Attempt(denial.reason))?;
     let spec = CallSpec { work, bounds: session.bounds, timeout: TIMEOUT };
-    let plan = compile::call(&grant, &session.facts, spec).map_err(crate::call::CallError::from)?;
+    let plan = compile::call(&grant, &session.facts, spec).map_err(crate::error::CallError::from)?;
     // That it fails, in whatever way, is what is hoped for.
     let turn = session.turns.take(tool.concurrency).await;
     let ran = session.opened.tool(ApprovedPlan::past_the_gate(plan), arguments, turn).await;

@@ -17,7 +17,8 @@ use super::super::DoctorError;
 use super::field::Field;
 use super::table::{Act, Grants};
 use crate::confine::Stdio;
-use crate::session::{OpenError, Session, SessionSpec};
+use crate::open_error::OpenError;
+use crate::session::{Session, SessionSpec};
 use crate::supervisor::Supervisor;
 
 /// How long one attempt may take: a sandbox that starts a virtual machine for it fits in, and one that hangs is told.

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::background::Act;
 use super::task::{key, listed};
+use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
 use crate::registry::executor::Executor;
 use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
-use crate::session::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
 
 /// How a call has a subagent work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

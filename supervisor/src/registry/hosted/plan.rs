@@ -1,12 +1,7 @@
 //! `update_plan` (S2-19, X2-18): the steps that the session means to take, beside its list of what is to be done.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
 use super::super::{RegistryError, Tool};
-use super::{Hosted, TodoStatus, tool};
-use crate::call::CallError;
-use crate::session::Session;
+use super::{Hosted, tool};
 
 const DESCRIPTION: &str = "Keeps this session's plan: its steps, in order, and how far each of them is. The plan that is given \
 replaces the one before as a whole, and at most one step may be `in_progress`. Returns the plan as it is then.";
@@ -53,32 +48,6 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["plan"] }]
 }"#;
 
-/// Plan of what a session means to do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    explanation: Option<String>,
-    plan: Vec<Step>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Step {
-    step: String,
-    status: TodoStatus,
-}
-
 pub(in crate::registry) fn update_plan() -> Result<Tool, RegistryError> {
     tool(Hosted::Plan, "update_plan", (DESCRIPTION, SCHEMA, OUTPUT))
-}
-
-pub(super) fn answer(session: &Session, args: Value) -> Result<Value, CallError> {
-    let plan: Plan = serde_json::from_value(args).map_err(|e| CallError::Arguments(e.to_string()))?;
-    let begun = plan.plan.iter().filter(|step| step.status == TodoStatus::InProgress).count();
-    if begun > 1 {
-        return Err(CallError::Arguments(format!(
-            "argument `plan`: {begun} steps are in_progress, and at most one may be; the plan is as it was"
-        )));
-    }
-    let told = json!(plan);
-    session.change_notes(|notes| notes.plan = plan)?;
-    Ok(told)
 }

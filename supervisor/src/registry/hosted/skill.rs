@@ -12,34 +12,29 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::skill::{FILE_MAX, FRONT_MAX, FrontMatter, is_name, split};
-use callgate_tools::skill::NAME;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use serde::Serialize;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 use super::super::layers::refuse_others;
 use super::super::{Origin, RegistryError, Tool};
 use super::{Hosted, tool};
-use crate::call::CallError;
 use crate::home::Homes;
 use crate::host;
 use crate::place::Place;
-use crate::session::Session;
 
 /// Where skills lie, in a home directory or a project: of two with one name the first counts, and a project's before the user's.
 const FOLDERS: [&str; 3] = [".callgate/skills", ".agents/skills", ".claude/skills"];
 /// File that makes a directory a skill.
-const FILE: &str = "SKILL.md";
+pub(crate) const FILE: &str = "SKILL.md";
 /// Most entries of one folder that are looked at.
 const ENTRIES: usize = 200;
 
@@ -107,19 +102,19 @@ pub struct Skills {
 
 /// Skills as a session knows them.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    found: Arc<Found>,
-    index: OnceCell<Skills>,
+pub(crate) struct Known {
+    pub(crate) found: Arc<Found>,
+    pub(crate) index: OnceCell<Skills>,
     /// The texts that were asked for, as they were the first time.
-    loaded: Mutex<BTreeMap<String, String>>,
+    pub(crate) loaded: Mutex<BTreeMap<String, String>>,
 }
 
 impl Known {
-    pub(super) fn new(found: Arc<Found>) -> Self {
+    pub(crate) fn new(found: Arc<Found>) -> Self {
         Self { found, ..Self::default() }
     }
 
-    pub(super) fn found(&self) -> Arc<Found> {
+    pub(crate) fn found(&self) -> Arc<Found> {
         Arc::clone(&self.found)
     }
 }
@@ -127,22 +122,22 @@ impl Known {
 /// The directories of skills, before anything in them is read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    skills: Vec<Candidate>,
-    left_out: Vec<SkillLeftOut>,
-    home: Option<Place>,
+    pub(crate) skills: Vec<Candidate>,
+    pub(crate) left_out: Vec<SkillLeftOut>,
+    pub(crate) home: Option<Place>,
 }
 
 #[derive(Debug, Clone)]
-struct Candidate {
-    origin: Origin,
-    name: String,
+pub(crate) struct Candidate {
+    pub(crate) origin: Origin,
+    pub(crate) name: String,
     /// From the home directory or the project.
-    file: PathBuf,
-    directory: HostPath,
+    pub(crate) file: PathBuf,
+    pub(crate) directory: HostPath,
     /// Whose that is.
     owner: u32,
     /// Digest of its file when the session was opened.
-    digest: String,
+    pub(crate) digest: String,
 }
 
 impl Found {
@@ -263,7 +258,7 @@ fn candidate(
 }
 
 /// The front matter of a skill's text, unread.
-fn front_of(text: &str) -> Result<&str, String> {
+pub(crate) fn front_of(text: &str) -> Result<&str, String> {
     match split(text) {
         None => Err("SKILL.md does not begin with a front matter: a line `---`, its keys, and a line `---`".to_owned()),
         Some((front, _)) if front.len() > FRONT_MAX => {
@@ -279,7 +274,7 @@ pub(crate) fn digests((held, root): (BorrowedFd<'_>, &Path)) -> BTreeMap<String,
     candidates.into_iter().filter_map(|skill| Some((skill.file.to_str()?.to_owned(), skill.digest))).collect()
 }
 
-fn digest_of(text: &str) -> String {
+pub(crate) fn digest_of(text: &str) -> String {
     host::hex(&Sha256::digest(text))
 }
 
@@ -299,7 +294,7 @@ fn unreadable(errno: Errno) -> String {
 }
 
 /// Text of a skill's file. One of the user's is theirs or root's alone; a project's is what was trusted.
-fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String, String> {
+pub(crate) fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String, String> {
     let opened = beneath(base, file, OFlags::empty()).map_err(unreadable)?;
     let stat = rustix::fs::fstat(&opened).map_err(unreadable)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -319,117 +314,4 @@ fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String,
         return Err(format!("SKILL.md is longer than {} KiB", FILE_MAX / 1024));
     }
     String::from_utf8(text).map_err(|_bytes| "SKILL.md is not UTF-8".to_owned())
-}
-
-pub(super) async fn answer(session: &Session, args: &Value) -> Result<Value, CallError> {
-    let name = args["name"].as_str().unwrap_or_default();
-    let index = session.skills().await?;
-    let Some(skill) = index.skills.iter().find(|skill| skill.front.name == name) else {
-        let names: Vec<&str> = index.skills.iter().map(|skill| skill.front.name.as_str()).collect();
-        let there =
-            if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
-        return Err(CallError::Told {
-            text: format!("there is no skill {name:?}; {there}"),
-            code: ErrorCode::NotFound,
-        });
-    };
-    Ok(json!({ "content": session.body_of(skill).map_err(|why| CallError::Tool(format!("the skill {name}: {why}")))? }))
-}
-
-impl Session {
-    /// The skills that there are: what a host tells the model, a line each (S0-31). They are looked at once.
-    ///
-    /// # Errors
-    /// [`CallError`] if there is no worker to read them: in a session for one call there is none but that call's.
-    pub async fn skills(&self) -> Result<&Skills, CallError> {
-        self.hosted.skills.index.get_or_try_init(|| self.look_at_skills()).await
-    }
-
-    async fn look_at_skills(&self) -> Result<Skills, CallError> {
-        let found = &self.hosted.skills.found;
-        let mut all = Skills { skills: Vec::new(), left_out: found.left_out.clone() };
-        for candidate in &found.skills {
-            let read = match self.text_of_skill(candidate) {
-                Ok(text) => self.described(candidate, &text).await?,
-                Err(why) => Err(why),
-            };
-            let directory = candidate.directory.clone();
-            let why = match read {
-                Ok(front) if all.skills.iter().any(|skill| skill.front.name == front.name) => {
-                    "there is another of that name, which counts".to_owned()
-                }
-                Ok(front) => {
-                    all.skills.push(Skill { front, origin: candidate.origin.clone(), directory });
-                    continue;
-                }
-                Err(why) => why,
-            };
-            all.left_out.push(SkillLeftOut { path: directory, why });
-        }
-        all.skills.sort_by(|a, b| a.front.name.cmp(&b.front.name));
-        Ok(all)
-    }
-
-    /// The text of a skill's file, if it is what it must be.
-    fn text_of_skill(&self, candidate: &Candidate) -> Result<String, String> {
-        let gone = || "its place has gone".to_owned();
-        let base = match candidate.origin {
-            Origin::Project => self.first_root().ok_or_else(gone)?,
-            Origin::Bundled | Origin::User | Origin::Mcp(_) => {
-                self.hosted.skills.found.home.as_ref().ok_or_else(gone)?
-            }
-        };
-        let text = text_of(base.as_fd(), &candidate.file, &candidate.origin)?;
-        if candidate.digest != digest_of(&text) {
-            return Err("SKILL.md has changed since the session was opened".to_owned());
-        }
-        Ok(text)
-    }
-
-    /// Description that it gives of itself, read by a worker.
-    async fn described(&self, candidate: &Candidate, text: &str) -> Result<Result<FrontMatter, String>, CallError> {
-        let front = match front_of(text) {
-            Ok(front) => front,
-            Err(why) => return Ok(Err(why)),
-        };
-        let args = json!({ "text": front, "file": FILE });
-        let said = match self.said_by_reader("read a skill", NAME, args).await? {
-            Ok(said) => said,
-            Err(why) => return Ok(Err(format!("its front matter {why}"))),
-        };
-        if let Some(why) = said["why"].as_str() {
-            return Ok(Err(why.chars().take(1000).collect()));
-        }
-        let front: Option<FrontMatter> = serde_json::from_value(said["front"].clone()).ok();
-        Ok(match front.filter(FrontMatter::is_sound) {
-            Some(front) if front.name == candidate.name => Ok(front),
-            Some(front) => {
-                Err(format!("it is called {:?} in its front matter, which its directory is not", front.name))
-            }
-            None => Err("its front matter could not be read".to_owned()),
-        })
-    }
-
-    /// The instructions, between marks that tell which skill they are of. The same again when it is asked again.
-    fn body_of(&self, skill: &Skill) -> Result<String, String> {
-        let name = &skill.front.name;
-        let mut loaded = self.hosted.skills.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(body) = loaded.get(name) {
-            return Ok(body.clone());
-        }
-        let mine = |candidate: &&Candidate| candidate.directory == skill.directory;
-        let candidate = self.hosted.skills.found.skills.iter().find(mine).ok_or("it is not there")?;
-        let text = self.text_of_skill(candidate)?;
-        let (_, body) = split(&text).ok_or("SKILL.md does not begin with a front matter any more")?;
-        // No text ends its own mark.
-        let body = body.replace("</skill_content", "<\\/skill_content");
-        let attribute = |text: &str| text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
-        let directory = attribute(&skill.directory.to_string());
-        let content = format!(
-            "<skill_content name=\"{name}\" directory=\"{directory}\">\n{}\n</skill_content>",
-            body.trim_matches('\n')
-        );
-        loaded.insert(name.clone(), content.clone());
-        Ok(content)
-    }
 }

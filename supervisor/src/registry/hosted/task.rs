@@ -7,9 +7,9 @@ use callgate_policy::manifest::Agent;
 use serde_json::{Value, json};
 
 use super::agents::Delegation;
+use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 use crate::registry::executor::Executor;
 use crate::registry::{RegistryError, Tool};
-use crate::session::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 
 /// How long a subagent may take.
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);

@@ -1,15 +1,10 @@
 //! `tool_search` (S0-22): finds deferred tools, and has what it returns called from then on (S3-8, C-33).
 
-use callgate_policy::failure::ErrorCode;
-use serde_json::{Value, json};
-
 use super::super::{Registry, RegistryError, Tool};
 use super::{Hosted, tool};
-use crate::call::CallError;
-use crate::session::Session;
 
 /// Most tools of one answer (C-11).
-const MOST: usize = 10;
+pub(crate) const MOST: usize = 10;
 /// Most names that an error lists.
 const NAMES: usize = 100;
 
@@ -56,41 +51,17 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["matches", "omitted"] }]
 }"#;
 
-const NAME: &str = "tool_search";
+pub(crate) const NAME: &str = "tool_search";
 
 /// Word of a surface where all that match are returned (S3-9, C-11).
-pub(in crate::registry) const UNLIMITED: &str = "unlimited";
+pub(crate) const UNLIMITED: &str = "unlimited";
 
 pub(super) fn tool_search() -> Result<Tool, RegistryError> {
     Ok(tool(Hosted::ToolSearch, NAME, (DESCRIPTION, SCHEMA, OUTPUT))?.side_by_side())
 }
 
-pub(super) fn answer(session: &Session, registry: &Registry, args: &Value) -> Result<Value, CallError> {
-    let query = args["query"].as_str().unwrap_or_default().trim();
-    if query.is_empty() {
-        return Err(CallError::Arguments(
-            "argument `query`: it is empty; give a part of a name or description".to_owned(),
-        ));
-    }
-    let found = ranked(registry, query);
-    if found.is_empty() {
-        return Err(CallError::Told { text: nothing(registry, query), code: ErrorCode::NotFound });
-    }
-    let most = if args[UNLIMITED].as_u64() == Some(1) { usize::MAX } else { MOST };
-    let (told, omitted) = found.split_at(found.len().min(most));
-    session.change_notes(|notes| notes.loaded.extend(told.iter().map(|tool| tool.name.clone())))?;
-    let whole = |tool: &&Tool| {
-        let mut whole = json!({ "id": tool.name, "description": tool.description, "parameters": tool.parameters });
-        if let Some(output) = &tool.output_schema {
-            whole["output_schema"] = output.clone();
-        }
-        whole
-    };
-    Ok(json!({ "matches": told.iter().map(whole).collect::<Vec<_>>(), "omitted": omitted.len() }))
-}
-
 /// All deferred tools whose name or description contains the query (S3-9): by how well they fit, then by name (C-11).
-fn ranked<'a>(registry: &'a Registry, query: &str) -> Vec<&'a Tool> {
+pub(crate) fn ranked<'a>(registry: &'a Registry, query: &str) -> Vec<&'a Tool> {
     let query = query.to_lowercase();
     let rank = |tool: &Tool| {
         let name = tool.name.to_lowercase();
@@ -111,7 +82,7 @@ fn deferred(registry: &Registry) -> impl Iterator<Item = &Tool> {
 }
 
 /// A miss says what there is (C-11).
-fn nothing(registry: &Registry, query: &str) -> String {
+pub(crate) fn nothing(registry: &Registry, query: &str) -> String {
     let mut names: Vec<&str> = deferred(registry).map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
     let more = names.len().saturating_sub(NAMES);
@@ -122,22 +93,4 @@ fn nothing(registry: &Registry, query: &str) -> String {
         (false, more) => format!("there are: {}, and {more} more", names.join(", ")),
     };
     format!("no deferred tool has {query:?} in its name or description; {there}")
-}
-
-impl Session {
-    /// S3-8: a deferred tool is called once its schema has been returned, by a search of this session.
-    pub(crate) fn refuse_what_is_deferred(&self, tool: &Tool) -> Result<(), CallError> {
-        if !tool.deferred || self.is_loaded(tool) {
-            return Ok(());
-        }
-        let registry = self.registry();
-        let search = registry.tools().find(|tool| tool.own_name() == NAME).map_or(NAME, |tool| tool.name.as_str());
-        Err(CallError::Deferred { tool: tool.name.clone(), search: search.to_owned() })
-    }
-
-    /// True if a tool can be called as far as that goes: it is not deferred, or `tool_search` has returned it.
-    #[must_use]
-    pub fn is_loaded(&self, tool: &Tool) -> bool {
-        !tool.deferred || self.hosted.has_loaded(&tool.name)
-    }
 }

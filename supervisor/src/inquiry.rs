@@ -90,7 +90,7 @@ pub enum Reply {
 
 impl Reply {
     /// True if it answers these questions (X1-19). What a host passes on is looked at as what a model passes on is.
-    pub(super) fn fits(&self, inquiry: &Inquiry) -> bool {
+    pub(crate) fn fits(&self, inquiry: &Inquiry) -> bool {
         let Self::Answers(answers) = self else { return true };
         let fits = |(query, answer): (&Query, &Vec<String>)| {
             let count = if query.multi_select { answer.len() <= query.options.len().max(1) } else { answer.len() == 1 };
