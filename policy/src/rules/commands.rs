@@ -60,7 +60,7 @@ impl Default for Directory {
 pub(super) enum Place {
     /// Its absolute and normal path, with the words behind it. What is not known of it is a [`HOLE`], and all before that too.
     At(String),
-    /// A path that is too long to be looked into.
+    /// One that the path does not tell, or a path that is too long to be looked into.
     Anywhere,
 }
 
@@ -278,6 +278,10 @@ impl Part {
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
         let mut place = normal(before, &program.text, HOLE);
+        // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
+        if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
+            return Some(Place::Anywhere);
+        }
         place.push_str(self.text.get(program.text.len()..).unwrap_or_default());
         Some(Place::At(place))
     }
