@@ -207,6 +207,16 @@ pub enum Watched {
     Watchdogs,
 }
 
+/// Where a session's policy came from, by all names that this has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFiles {
+    /// The files, and the links on the way to them: no call changes one.
+    pub kept: Vec<HostPath>,
+    /// Directories out of which the way to them leads by `..`: no call moves one.
+    pub passed: Vec<HostPath>,
+}
+
 /// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -240,10 +250,9 @@ pub struct SessionPlan {
     /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HostPath>,
-    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
-    /// changes one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub policy: Vec<HostPath>,
+    /// Where the session's policy came from.
+    #[serde(default)]
+    pub policy: PolicyFiles,
     /// Programs that may be started.
     pub exec: Exec,
     /// Programs that a call that only reads may start ([`CallRules::Reading`]): names and paths as in
