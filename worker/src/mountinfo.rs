@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mount {
+    id: u64,
+    /// That of the mount on which it lies.
+    parent: u64,
     /// The mount point.
     pub at: PathBuf,
     /// The file system, as `major:minor`.
@@ -30,13 +33,30 @@ pub fn read() -> io::Result<Vec<Mount>> {
 /// Other names of the place at a path: by other mounts that show it (bind mounts). The path has no links in it.
 #[must_use]
 pub fn other_names(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
-    let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));
-    // The last of those that are nearest lies on top.
-    let Some(over) = over.max_by_key(|mount| mount.at.as_os_str().len()) else { return Vec::new() };
+    let Some(over) = over(mounts, path) else { return Vec::new() };
     let within = over.root.join(path.strip_prefix(&over.at).unwrap_or(path));
     let views = mounts.iter().filter(|mount| mount.device == over.device);
     let names = views.filter_map(|mount| Some(below(&mount.at, within.strip_prefix(&mount.root).ok()?)));
     names.filter(|name| name != path).collect()
+}
+
+/// Mount that shows what has a path. One that lies beneath a later mount on a directory above is not reached by its own path.
+#[must_use]
+pub fn over<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let covers = || mounts.iter().filter(|mount| path.starts_with(&mount.at));
+    let length = |mount: &&Mount| mount.at.as_os_str().len();
+    let is_first = |mount: &&Mount| !mounts.iter().any(|other| other.id == mount.parent && other.id != mount.id);
+    // In a chroot(2) the first is not known; then the last of those that are nearest.
+    let Some(mut over) = covers().filter(|mount| mount.at == Path::new("/")).find(is_first) else {
+        return covers().max_by_key(length);
+    };
+    // As the kernel goes: each name leads from one mount to the first that lies on it there.
+    for _ in mounts {
+        let on_it = covers().filter(|mount| mount.parent == over.id && mount.id != over.id);
+        let Some(next) = on_it.min_by_key(length) else { break };
+        over = next;
+    }
+    Some(over)
 }
 
 /// Joins two paths. Nothing joined to the name of a file is that name: [`Path::join`] would end it with a slash, which is
@@ -61,9 +81,11 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Mount>> {
 
 impl Mount {
     fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let mut fields = line.split(|byte| *byte == b' ');
+        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+        let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
         let (device, root, at) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Self { at: unescaped(at)?, device: device.to_owned(), root: unescaped(root)? })
+        Some(Self { id, parent, at: unescaped(at)?, device: device.to_owned(), root: unescaped(root)? })
     }
 }
 
@@ -97,6 +119,11 @@ mod tests {
         assert_eq!(names("/home/u/.ssh"), [PathBuf::from("/data/homes/u/.ssh")]);
         assert_eq!(names("/data/homes/u"), [PathBuf::from("/home/u")]);
         assert_eq!(names("/home"), [PathBuf::from("/data/homes/")]);
+        // Later mounts on top, of the same place and of one above.
+        let text = b"1 0 8:1 / / rw\n2 1 8:2 / /a/b rw\n3 1 8:3 / /a rw\n4 3 8:4 / /a rw\n5 4 8:5 / /a/c rw\n";
+        let hidden = parse(text).unwrap_or_default();
+        let over = |path: &str| over(&hidden, Path::new(path)).map(|mount| mount.id);
+        assert_eq!(["/", "/a/b/x", "/a", "/a/c/x"].map(over), [Some(1), Some(4), Some(4), Some(5)]);
         assert!(names("/data/other").is_empty() && names("/etc").is_empty(), "the control");
     }
 }

@@ -57,6 +57,8 @@ pub struct Way {
     pub owners: Vec<(PathBuf, u32)>,
     /// The links.
     pub links: Vec<Link>,
+    /// Directories that were reached by a name and left by `..`: where that leads hangs on where they are.
+    pub passed: Vec<PathBuf>,
 }
 
 impl Way {
@@ -79,13 +81,14 @@ impl Way {
             return Self::open(from, path);
         }
         let start = if path.has_root() { Path::new("/") } else { Path::new(".") };
-        let Self { mut fd, mut stat, mut owners, mut links } = Self::open(from, start)?;
+        let Self { mut fd, mut stat, mut owners, mut links, passed: mut left } = Self::open(from, start)?;
         let mut at = if path.has_root() { PathBuf::from("/") } else { here.to_owned() };
         let mut rest: VecDeque<OsString> = names(path).collect();
         let mut passed: Vec<Id> = Vec::new();
         while let Some(name) = rest.pop_front() {
             // What lies above is seen from the directory itself.
             if name == ".." {
+                left.extend((!passed.is_empty()).then(|| at.clone()));
                 passed.clear()
             } else {
                 passed.push(id(&stat))
@@ -120,12 +123,12 @@ impl Way {
         if wants_a_directory && FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(Errno::NOTDIR);
         }
-        Ok(Self { fd, stat, owners, links })
+        Ok(Self { fd, stat, owners, links, passed: left })
     }
 
     fn open(from: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Self> {
         let fd = rustix::fs::openat(from, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { stat: rustix::fs::fstat(&fd)?, fd, owners: Vec::new(), links: Vec::new() })
+        Ok(Self { stat: rustix::fs::fstat(&fd)?, fd, owners: Vec::new(), links: Vec::new(), passed: Vec::new() })
     }
 
     /// Status of what was reached.

@@ -9,7 +9,7 @@ use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
     CallPlan, CallRules, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION,
-    Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, Work, env,
+    PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
@@ -62,7 +62,7 @@ pub fn session(
             judged_from,
             asked: facts.asked.clone(),
             homes: facts.homes.clone(),
-            policy: Vec::new(),
+            policy: PolicyFiles::default(),
         },
         exec,
         reading: None,

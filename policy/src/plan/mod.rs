@@ -207,6 +207,16 @@ pub enum Watched {
     Watchdogs,
 }
 
+/// Where a session's policy came from, by all names that this has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFiles {
+    /// The files, and the links on the way to them: no call changes one.
+    pub kept: Vec<HostPath>,
+    /// Directories out of which the way to them leads by `..`: no call moves one.
+    pub passed: Vec<HostPath>,
+}
+
 /// Facts by which the broker protects names: from where a name is judged, and which files are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
@@ -222,10 +232,9 @@ pub struct Protection {
     /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HostPath>,
-    /// The files that the session's policy came from, and the links on the way to them, by all names that they have: no call
-    /// changes one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub policy: Vec<HostPath>,
+    /// Where the session's policy came from.
+    #[serde(default)]
+    pub policy: PolicyFiles,
 }
 
 /// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
@@ -364,8 +373,8 @@ impl SessionPlan {
 
     /// This plan, with these files kept, which the session's policy came from.
     #[must_use]
-    pub fn keeping(mut self, policy: &[HostPath]) -> Self {
-        self.protection.policy = policy.to_vec();
+    pub fn keeping(mut self, policy: &PolicyFiles) -> Self {
+        self.protection.policy = policy.clone();
         self
     }
 

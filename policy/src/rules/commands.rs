@@ -60,7 +60,7 @@ impl Default for Directory {
 pub(super) enum Place {
     /// Its absolute and normal path, with the words behind it. What is not known of it is a [`HOLE`], and all before that too.
     At(String),
-    /// A path that is too long to be looked into.
+    /// One that the path does not tell, or a path that is too long to be looked into.
     Anywhere,
 }
 
@@ -278,6 +278,10 @@ impl Part {
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
         let mut place = normal(before, &program.text, HOLE);
+        // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
+        if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
+            return Some(Place::Anywhere);
+        }
         place.push_str(self.text.get(program.text.len()..).unwrap_or_default());
         Some(Place::At(place))
     }
@@ -522,6 +526,11 @@ fn cut(line: &str) -> Vec<Vec<Text>> {
                 run.push(Text::unparsed(word));
             }
         }
+        // What a builtin evaluates is no longer to be seen in these words.
+        let is_substitution = |word: &String| word.contains("$(") || word.contains('`');
+        if evaluates(&run) && command.words.iter().any(is_substitution) {
+            all.push(vec![Text::anything()]);
+        }
         if !run.is_empty() {
             all.push(run);
         }
@@ -587,6 +596,17 @@ mod tests {
         let texts: Vec<String> = Part::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
         let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
         assert_eq!(texts, wanted);
+    }
+
+    /// Text that a builtin evaluates in a line within a line may be anything.
+    #[test]
+    fn what_is_evaluated_within_a_line_is_not_known() {
+        let texts = |line: &str| -> Vec<String> {
+            let parts = Part::of_argv(&["sh", "-c", line]).unwrap();
+            parts.iter().skip(1).map(|part| part.text().to_owned()).collect()
+        };
+        assert_eq!(texts("printf -v 'a[$(touch x)]' y"), ["\0", "printf -v a\0 y"]);
+        assert_eq!(texts("echo '$(touch x)'"), ["echo \0"]);
     }
 
     /// C19: what a shell is started with may have it read its line by another character set.

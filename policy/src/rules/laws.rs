@@ -894,6 +894,8 @@ fn a_directory_is_denied_by_whatever_path() {
             ("/w/scripts/../vendor/evil.sh", "/w"),
             ("../vendor/evil.sh", "/w/scripts"),
             ("./evil.sh", "/w/vendor"),
+            ("/proc/self/cwd/vendor/evil.sh", "/w"),
+            ("/dev/fd/3", "/w"),
             ("./\0/evil.sh", "/w"),
         ] {
             assert!(denies(pattern, &[command], directory), "{pattern} {command} in {directory}");

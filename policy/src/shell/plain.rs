@@ -119,7 +119,10 @@ impl<'a> Reader<'a> {
                 _ => return None,
             }
         }
-        Some(&whole[..whole.len() - self.rest.len()])
+        let word = &whole[..whole.len() - self.rest.len()];
+        // The quick cut takes a quoted `>` for a redirection.
+        let is_redirection = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).eq(['>']);
+        (!is_redirection).then_some(word)
     }
 
     fn double_quoted(&mut self) -> Option<()> {
@@ -222,6 +225,9 @@ mod tests {
             "ls >| x",
             "ls >>>x",
             "ls > ",
+            "env -u '>' touch PWNED",
+            "find . -name \">\" -exec touch PWNED +",
+            "env -u ''\\> touch PWNED",
             "ls 10>x",
             "ls ''2>x",
             "to\\\nuch PWNED",

@@ -175,8 +175,9 @@ fn wrapper(name: &str) -> Option<Wrapper> {
         "xargs" => Wrapper {
             flags: "0rtpxo",
             valued: "InPdaLsE",
-            long: &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"],
-            long_valued: &["replace", "max-args", "max-procs", "delimiter", "arg-file", "max-lines", "max-chars"],
+            // Their value is in the same word, if there is one.
+            long: &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty", "replace", "max-lines"],
+            long_valued: &["max-args", "max-procs", "delimiter", "arg-file", "max-chars"],
             ..PLAIN
         },
         _ => return None,
@@ -336,7 +337,9 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
     if is_shell(name) {
         let lines = lines_of_shell(args);
-        let unknown = !lines.is_empty() && !is_bournes(name);
+        // They have other options for it.
+        let has_options = || args.iter().any(|arg| arg.several || arg.text.starts_with(['-', '+', HOLE]));
+        let unknown = !is_bournes(name) && has_options();
         let anything = unknown.then(|| Start::Command { words: vec![Text::anything()], at: 1 });
         return lines.into_iter().chain(anything).collect();
     }
@@ -547,18 +550,40 @@ fn joined(args: &[Text], at: usize) -> Vec<Start> {
     vec![Start::Line { text: Text { text, several: false }, at }]
 }
 
-/// The words behind `-c` that may be the line: the first that is no option, and one more for each option with a value.
+/// The words behind `-c` that may be the line: the first that is no option, and one more for each value that an option may take.
 fn lines_of_shell(args: &[Text]) -> Vec<Start> {
-    let option = |arg: &Text| arg.text.starts_with(['-', '+', HOLE]) && arg.text.len() > 1 || arg.several;
+    // `-` and `--` end the options, as `+` may: what is behind them is the line, whatever it begins with.
+    let ends = |at: usize| matches!(args[at].text.as_str(), "-" | "--" | "+");
+    let option = |at: usize| {
+        let is = args[at].text.starts_with(['-', '+', HOLE]) || args[at].several;
+        is && (ends(at) || at == 0 || !ends(at - 1))
+    };
     let is_c = |arg: &Text| {
         arg.text.contains(HOLE) || arg.text == "--command" || (!arg.text.starts_with("--") && arg.text.contains('c'))
     };
-    let Some(from) = args.iter().position(|arg| option(arg) && is_c(arg)) else { return Vec::new() };
-    // What comes before it are options and their values, or a script, whose arguments these are.
-    let values = args.iter().filter(|arg| option(arg) && arg.text.contains(['o', 'O'])).count();
-    let behind = args.iter().enumerate().skip(from + 1).filter(|(_, arg)| !option(arg) || arg.text.contains(HOLE));
-    let line = |(at, arg): (usize, &Text)| Start::Line { text: arg.clone(), at: at + 1 };
-    behind.take(values + 1).map(line).collect()
+    // `-oo` takes two words, `-rcfile` one.
+    let values = |arg: &Text| match arg.text.as_str() {
+        text if text.contains(HOLE) => args.len(),
+        "--rcfile" | "--init-file" => 1,
+        text if text.starts_with("--") => 0,
+        text => text.matches(['o', 'O']).count() + usize::from(text.ends_with("file")),
+    };
+    let (mut takes_line, mut most) = (false, 1_usize);
+    let mut lines = Vec::new();
+    for (at, arg) in args.iter().enumerate() {
+        if takes_line && (!option(at) || arg.text.contains(HOLE)) {
+            lines.push(Start::Line { text: arg.clone(), at: at + 1 });
+        }
+        if option(at) {
+            takes_line |= is_c(arg);
+            most = most.saturating_add(values(arg));
+        } else if most > 1 {
+            most -= 1;
+        } else {
+            break;
+        }
+    }
+    lines
 }
 
 /// `-exec … ;` and its kin. What is found stands in place of `{}`.
@@ -569,7 +594,13 @@ fn of_find(args: &[Text]) -> Vec<Start> {
         .filter(|(at, _)| at + 1 < args.len())
         .map(|(at, _)| {
             let of = &args[at + 1..];
-            let end = of.iter().position(|arg| matches!(arg.fixed(), Some(";" | "+"))).unwrap_or(of.len());
+            // A `+` behind another word than `{}` is an argument.
+            let ends = |at: usize| match of[at].fixed() {
+                Some(";") => true,
+                Some("+") => at > 0 && of[at - 1].fixed() == Some("{}"),
+                _ => false,
+            };
+            let end = (0..of.len()).find(|at| ends(*at)).unwrap_or(of.len());
             Start::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
         })
         .filter(|start| !matches!(start, Start::Command { words, .. } if words.is_empty()))
@@ -588,7 +619,8 @@ fn filled(word: &Text, place: &str) -> Text {
 fn of_xargs(args: &[Text]) -> Vec<Start> {
     let replaced = args.iter().enumerate().find_map(|(at, arg)| {
         let text = arg.fixed()?;
-        match text.strip_prefix("-I").or_else(|| text.strip_prefix("-i")).or_else(|| text.strip_prefix("--replace=")) {
+        let given = text.strip_prefix("--replace").map(|given| given.strip_prefix('=').unwrap_or(given));
+        match text.strip_prefix("-I").or_else(|| text.strip_prefix("-i")).or(given) {
             Some("") if text == "-I" => args.get(at + 1).map(|next| next.text.clone()),
             Some("") => Some("{}".to_owned()),
             Some(given) => Some(given.to_owned()),
@@ -616,13 +648,18 @@ fn any_word(args: &[Text]) -> Vec<Start> {
     let line = args.iter().enumerate().flat_map(|(at, arg)| {
         let line = move |text: Text| Start::Line { text, at: at + 1 };
         let value = attached(arg).map(|value| Text { text: value.to_owned(), several: arg.several });
-        let whole = arg.text.contains(' ').then(|| arg.clone());
+        let whole = (!is_one_word(&arg.text)).then(|| arg.clone());
         value.into_iter().chain(whole).map(line)
     });
     let lines: Vec<Start> = line.collect();
     let is_name = |arg: &Text| !arg.text.starts_with('-') && !arg.text.is_empty();
     let commands = args.iter().enumerate().filter(|(_, arg)| is_name(arg));
     commands.map(|(at, _)| Start::Command { words: args[at..].to_vec(), at: at + 1 }).chain(lines).collect()
+}
+
+/// True if a shell that is handed this as its line reads one word, and that as it is.
+fn is_one_word(text: &str) -> bool {
+    !text.contains(|c: char| c.is_whitespace() || "|&;<>()$`\\\"'{".contains(c)) || text == "{}"
 }
 
 /// A line or a program in the same word as its option: `--command=LINE`, shortened as one likes.
@@ -829,8 +866,23 @@ mod tests {
             ("command touch", &["touch"]),
             ("xargs -n1 touch", &["touch $"]),
             ("xargs -I % touch a%", &["touch a$"]),
-            ("find . -name x -exec touch {} ; -exec rm y +", &["touch $", "rm y"]),
+            ("xargs --replace touch a{}", &["touch a$"]),
+            ("xargs --replace=% touch a%", &["touch a$"]),
+            ("xargs --max-lines touch a", &["touch a $"]),
+            ("find . -name x -exec touch {} ; -exec rm {} +", &["touch $", "rm $"]),
+            ("find . -exec env -u + touch {} ;", &["env -u + touch $", "touch $"]),
             ("sh -ec touch_x;ls", &["touch x", "ls"]),
+            ("sh -c - touch_x", &["touch x"]),
+            ("sh -c + touch_x", &["touch x"]),
+            ("sh -c -- -;touch_x", &["-", "touch x"]),
+            ("bash -coO pipefail extglob touch_x", &["pipefail", "extglob", "touch x"]),
+            ("bash --rcfile x -c touch_x", &["touch x"]),
+            ("bash -rcfile x -c touch_x", &["x", "touch x"]),
+            ("bash -posix -c touch_x", &["touch x"]),
+            ("bash x -c touch_x", &[]),
+            ("bash $ touch_x", &["touch x"]),
+            ("fish --command=touch_x", &["$"]),
+            ("watch touch>x", &["touch>x", "touch>x"]),
             ("bash -o pipefail -c touch_x", &["touch x"]),
             ("sudo -u me env touch x", &["env touch x", "touch x"]),
             ("env -Z touch x", &["touch x", "x"]),

@@ -10,7 +10,9 @@ use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts};
 use callgate_policy::plan::env;
-use callgate_policy::plan::{Ablation, AskedFor, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
+use callgate_policy::plan::{
+    Ablation, AskedFor, Calls, PolicyFiles, PrivateDir, PrivateKind, SessionPlan, Strength, Watched,
+};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{RuleScope, RuleSource};
@@ -426,8 +428,8 @@ impl Supervisor {
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     id: &'a str,
-    /// The files that its policy came from.
-    policy: &'a [HostPath],
+    /// Where its policy came from.
+    policy: &'a PolicyFiles,
     overflow: &'a Overflow,
     /// Where outputs go that stay after the session: beside the store, or where they were before.
     lasting: Option<(&'a Path, Option<&'a KnownOutputs>)>,

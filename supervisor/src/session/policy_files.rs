@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::PolicyFiles;
 use callgate_policy::profile::Profile;
 use callgate_worker::way::{Way, is_the_systems};
 use rustix::fs::FileType;
@@ -21,26 +22,27 @@ pub(super) fn find(
     profile: &Profile,
     watchdogs: &[WatchdogProgram],
     changeable: &Changeable,
-) -> Vec<HostPath> {
+) -> PolicyFiles {
     let manifest = spec.manifest.iter().map(|manifest| manifest.file.as_str());
     let files = manifest.chain(profile.file.iter().map(|file| file.path.as_str())).map(Path::new);
     // Where a distribution keeps programs no session writes, and many of them have several names.
     let of_watchdogs = watchdogs.iter().flat_map(WatchdogProgram::files).filter(|file| !is_the_systems(file));
-    let mut all: Vec<HostPath> = files.chain(of_watchdogs).flat_map(|file| names(file, changeable)).collect();
+    let ways: Vec<Way> = files.chain(of_watchdogs).filter_map(way).collect();
+    let kept = ways.iter().flat_map(|way| way.links.iter().map(|link| link.path.clone()).chain(way.real_path()));
+    let passed = ways.iter().flat_map(|way| way.passed.iter().cloned());
+    PolicyFiles { kept: all_names(kept, changeable), passed: all_names(passed, changeable) }
+}
+
+/// The way to a file. What comes by a pipe is nowhere to be changed.
+fn way(file: &Path) -> Option<Way> {
+    Way::follow(file).ok().filter(|way| FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile)
+}
+
+fn all_names(places: impl Iterator<Item = PathBuf>, changeable: &Changeable) -> Vec<HostPath> {
+    // Where the mounts are not known, it is protected by the name that is.
+    let names = |place: PathBuf| changeable.names(&place).unwrap_or_else(|| vec![place]);
+    let mut all: Vec<HostPath> = places.flat_map(names).map(HostPath::from).collect();
     all.sort_unstable();
     all.dedup();
     all
-}
-
-fn names(file: &Path, changeable: &Changeable) -> Vec<HostPath> {
-    let Ok(way) = Way::follow(file) else { return Vec::new() };
-    // What comes by a pipe is nowhere to be changed.
-    if FileType::from_raw_mode(way.stat().st_mode) != FileType::RegularFile {
-        return Vec::new();
-    }
-    let links = way.links.iter().map(|link| link.path.clone());
-    let places = links.chain(way.real_path());
-    // Where the mounts are not known, it is protected by the name that is.
-    let names = |place: PathBuf| changeable.names(&place).unwrap_or_else(|| vec![place]);
-    places.flat_map(names).map(HostPath::from).collect()
 }

@@ -120,6 +120,50 @@ fn e4_a8_a_manifest_that_is_mounted_in_the_workspace_is_kept() {
     });
 }
 
+/// A file beside a granted one, in a directory with a protected name, is no more a call's to change for what it is called.
+#[test]
+fn e4_a_manifest_beside_a_granted_name_is_kept() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let editor = env.workspace().join(".vscode");
+        fs::create_dir(&editor).unwrap();
+        env.give(&editor);
+        let granted = "write = [\"{workspace}/**\", \"{workspace}/.vscode/settings.json\"]";
+        let text = MANIFEST.replace("write = [\"{workspace}/**\"]", granted);
+        env.workspace_file(".vscode/settings.json", "{}\n");
+        let manifest = env.workspace_file(".vscode/settings.json.toml", &text);
+        let beside = env.workspace_file(".vscode/settings.json.bak", "old");
+        let run = env.sandbox().flag(&["--manifest", manifest.text()]);
+        run.probe(&["write", manifest.text(), "new"]).assert_errno(EACCES);
+        run.probe(&["rename", manifest.text(), beside.text()]).assert_errno(EACCES);
+        manifest.assert_contents(&text);
+        // The control: what is beside a granted name, and no policy.
+        run.probe(&["write", beside.text(), "new"]).assert_ok();
+        beside.assert_contents("new");
+    });
+}
+
+/// Where `..` leads hangs on where the directory is that it is looked up in.
+#[test]
+fn e4_a_directory_that_a_manifests_path_goes_back_from_is_no_link() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for directory in ["sub", "apart"] {
+            fs::create_dir(env.workspace().join(directory)).unwrap();
+            env.give(&env.workspace().join(directory));
+        }
+        env.workspace_file("builder.toml", MANIFEST);
+        let run = env.sandbox().flag(&["--manifest", "sub/../builder.toml"]);
+        let replace = |name: &str| format!("mv {name} moved 2>&1 || rmdir {name}; ln -s /usr/share {name}");
+        let is_link = |name: &str| env.workspace().join(name).is_symlink();
+        // The control: one on nobody's way.
+        let ended = run.run(&["sh", "-c", &replace("apart")]);
+        assert!(ended.status.success() && is_link("apart"), "{ended:?}");
+        let ended = run.run(&["sh", "-c", &replace("sub")]);
+        assert!(!ended.status.success() && !is_link("sub"), "{ended:?}");
+    });
+}
+
 /// Where somebody granted just that file, it cannot be kept, and there is no session.
 #[test]
 fn e4_a_session_that_is_granted_its_own_policy_is_refused() {

@@ -21,6 +21,8 @@ pub(super) struct Ends {
     why: HashMap<OsString, &'static str>,
     /// The paths in order, to find what lies below a path.
     sorted: BTreeSet<OsString>,
+    /// Directories that stay where they are, though what is in them may change.
+    passed: BTreeSet<OsString>,
     bytes: usize,
 }
 
@@ -35,7 +37,7 @@ pub(super) enum Kept {
 
 impl Ends {
     pub(super) fn is_empty(&self) -> bool {
-        self.why.is_empty()
+        self.why.is_empty() && self.passed.is_empty()
     }
 
     pub(super) fn insert(&mut self, path: PathBuf, why: &'static str) -> Kept {
@@ -54,6 +56,16 @@ impl Ends {
         Kept::Now
     }
 
+    /// Keeps a directory where it is: the way to a kept path leads out of it by `..`.
+    pub(super) fn pass(&mut self, directory: PathBuf) -> Kept {
+        let bytes = directory.as_os_str().len() + size_of::<OsString>();
+        if self.bytes + bytes > BYTES {
+            return Kept::Full;
+        }
+        self.bytes += bytes;
+        if self.passed.insert(directory.into_os_string()) { Kept::Now } else { Kept::Already }
+    }
+
     /// Reason why a path is kept, if it is one of these or lies below one.
     pub(super) fn why(&self, path: &Path) -> Option<&'static str> {
         let bytes = path.as_os_str().as_bytes();
@@ -67,15 +79,17 @@ impl Ends {
         self.why.get(OsStr::from_bytes(of)).copied()
     }
 
-    /// True if a path is one of these, or one of these lies below it.
+    /// True if a path is one of these, or one of these or a directory that stays lies at it or below it.
     pub(super) fn at_or_below(&self, path: &Path) -> bool {
         let path = path.as_os_str();
-        if self.why.contains_key(path) {
+        if self.why.contains_key(path) || self.passed.contains(path) {
             return true;
         }
         let below = OsString::from_vec([path.as_bytes(), b"/"].concat());
-        let next = self.sorted.range::<OsStr, _>((Bound::Included(below.as_os_str()), Bound::Unbounded)).next();
-        next.is_some_and(|next| lies_in(Path::new(next), Path::new(path)))
+        [&self.sorted, &self.passed].iter().any(|places| {
+            let next = places.range::<OsStr, _>((Bound::Included(below.as_os_str()), Bound::Unbounded)).next();
+            next.is_some_and(|next| lies_in(Path::new(next), Path::new(path)))
+        })
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -143,6 +157,17 @@ mod tests {
             [("/w/a", true), ("/w/a/b", true), ("/w", true), ("/", true), ("/w/a/b/c", false), ("/w/a-", false)]
         {
             assert_eq!(ends.at_or_below(Path::new(path)), is, "{path}");
+        }
+    }
+
+    /// Content of a directory that only stays where it is may change.
+    #[test]
+    fn a_directory_that_is_passed_stays() {
+        let mut ends = Ends::default();
+        assert_eq!(ends.pass("/w/a/b".into()), Kept::Now);
+        assert!(!ends.is_empty() && ends.paths().next().is_none());
+        for (path, stays) in [("/w/a/b", true), ("/w/a", true), ("/w/a/b/c", false), ("/w/a/bc", false)] {
+            assert_eq!((ends.at_or_below(Path::new(path)), ends.why(Path::new(path))), (stays, None), "{path}");
         }
     }
 

@@ -477,7 +477,7 @@ impl Keeper {
         let written = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         let by_kernel: Vec<PathBuf> = written.map(|rule| real(&reach(rule))).collect();
         let mut linked = Vec::new();
-        for path in plan.protection.policy.iter().map(|path| path.as_path()) {
+        for path in plan.protection.policy.kept.iter().map(|path| path.as_path()) {
             let refuse = |why: &str| {
                 let what = format!("the policy came from {}, {why}; keep it elsewhere", path.display());
                 Err(StepFailure::new(step::Step::Policy, what))
@@ -501,6 +501,16 @@ impl Keeper {
                 }
                 // The session's own, or not the broker's to write.
                 Some(_) | None => {}
+            }
+        }
+        for directory in plan.protection.policy.passed.iter().map(|path| path.as_path()) {
+            let is_kept = |root: &Root| root.keeps() && root.path != directory;
+            if self.tree(directory).is_some_and(is_kept) && self.ends.pass(directory.to_owned()) == Kept::Full {
+                let what = format!(
+                    "the policy came by way of {}, which is one more place than can be protected",
+                    directory.display()
+                );
+                return Err(StepFailure::new(step::Step::Policy, what));
             }
         }
         Ok(linked)
@@ -717,7 +727,7 @@ impl Keeper {
             let allows = parent == directory && path.file_name().is_some_and(|name| beside.allows(name));
             judgement.kept = (!allows).then_some(beside.reason);
             judgement.temporary = name.starts_with(TEMPORARY_PREFIX.as_bytes()).then_some(beside.reason);
-            return Some(judgement);
+            return Some(self.with_ends(judgement, path, start));
         }
         let known = self.states.get(parent);
         if !start.is_free() && known.is_none() {
@@ -750,16 +760,22 @@ impl Keeper {
                 judgement = Judgement { state: start, ..Judgement::of(group, self.has_made(&repository), beneath) };
             }
         }
-        if !self.ends.is_empty() && !start.is_free() {
-            if let Some(why) = self.ends.why(path) {
-                judgement.kept = Some(why);
-                judgement.settings = false;
-            }
-            // Under that name git writes the settings that a link or an `include.path` leads to.
-            judgement.temporary = judgement.temporary.or_else(|| self.ends.why_of_lock(path));
-            judgement.above |= self.ends.at_or_below(path);
+        Some(self.with_ends(judgement, path, start))
+    }
+
+    /// A judgement on a path, with what is kept because something leads there.
+    fn with_ends(&self, mut judgement: Judgement, path: &Path, start: State) -> Judgement {
+        if self.ends.is_empty() || start.is_free() {
+            return judgement;
         }
-        Some(judgement)
+        if let Some(why) = self.ends.why(path) {
+            judgement.kept = Some(why);
+            judgement.settings = false;
+        }
+        // Under that name git writes the settings that a link or an `include.path` leads to.
+        judgement.temporary = judgement.temporary.or_else(|| self.ends.why_of_lock(path));
+        judgement.above |= self.ends.at_or_below(path);
+        judgement
     }
 
     /// The kept directory of single files that a path lies in, if no tree in that is granted with it.

@@ -105,9 +105,9 @@ impl Mounts {
         }
     }
 
-    /// Mount over a path: the last of those that are nearest.
+    /// Mount that shows what has a path.
     fn over(&self, path: &Path) -> Option<&Mount> {
-        self.0.iter().filter(|mount| lies_in(path, &mount.at)).max_by_key(|mount| mount.at.as_os_str().len())
+        mountinfo::over(&self.0, path)
     }
 }
 
@@ -181,9 +181,12 @@ mod tests {
     use super::*;
 
     fn aliases(mounts: &[(&str, &str, &str)], granted: &[&str]) -> Vec<(String, Option<String>, bool)> {
-        let line =
-            |(device, root, at): &(&str, &str, &str)| format!("1 0 {device} {root} {at} rw - ext4 /dev/sda rw\n");
-        let mounts = Mounts(mountinfo::parse(mounts.iter().map(line).collect::<String>().as_bytes()).unwrap());
+        // All lie on the first.
+        let line = |(place, (device, root, at)): (usize, &(&str, &str, &str))| {
+            format!("{} {} {device} {root} {at} rw - ext4 /dev/sda rw\n", place + 1, usize::from(place > 0))
+        };
+        let text: String = mounts.iter().enumerate().map(line).collect();
+        let mounts = Mounts(mountinfo::parse(text.as_bytes()).unwrap());
         let granted: Vec<_> = granted.iter().map(|path| Granted { path: Path::new(*path), is_tree: true }).collect();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let shown = |alias: &Alias| {
