@@ -15,12 +15,12 @@ impl Session {
     /// This session without one of its three layers, or (`Rule`) without the restricted shell's look at the line.
     #[must_use]
     pub fn without(mut self, layer: Layer) -> Self {
-        self.ablated = Some(layer);
+        self.gate.ablated = Some(layer);
         self
     }
 
     pub(crate) fn lacks(&self, layer: Layer) -> bool {
-        self.ablated == Some(layer)
+        self.gate.ablated == Some(layer)
     }
 }
 

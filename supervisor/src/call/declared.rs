@@ -17,14 +17,15 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Receiver;
 
+use super::OnOutput;
 use super::answer::ANSWER_MAX;
 use super::envelope::Done;
 use super::error::not_started;
-use super::{Known, OnOutput};
 use crate::confine::{ConfineError, Program, Stdio};
 use crate::error::CallError;
 use crate::error::denied;
 use crate::gate::ApprovedPlan;
+use crate::gate::Known;
 use crate::json;
 use crate::registry::{Declared, Executor, STATE, Tool};
 use crate::session::Session;

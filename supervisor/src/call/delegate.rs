@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::Known;
 use super::envelope::Done;
 use super::error::error_text;
 use super::spawn::OfAgent;
@@ -24,6 +23,7 @@ use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 use crate::causes::with_causes;
 use crate::confine::{Endpoint, Stdio};
 use crate::error::CallError;
+use crate::gate::Known;
 use crate::registry::hosted::agents::{INBOX, REPORT};
 use crate::registry::{TASKS, Tool, started};
 use crate::session::{

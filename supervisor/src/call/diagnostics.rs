@@ -8,8 +8,9 @@ use callgate_policy::plan::Strength;
 use serde_json::{Value, json};
 
 use super::envelope::Done;
-use super::{Going, Known, Proposed, enforced};
+use super::{Going, Proposed, enforced};
 use crate::error::CallError;
+use crate::gate::Known;
 use crate::registry::{ReadBefore, Registry, Tool, Understood, versions};
 use crate::session::Session;
 use crate::turn::Concurrency;
@@ -32,7 +33,7 @@ impl Session {
         let network: Vec<String> = self.granted_hosts().iter().map(ToString::to_string).collect();
         done.data["sandbox"] = json!({
             "strength": strength,
-            "profile": self.profile.name.to_string(),
+            "profile": self.gate.profile.name.to_string(),
             "network": network,
             "enforced": enforced(self, &call.known.steps),
         });
@@ -55,7 +56,7 @@ impl Session {
             .checked_on(tool, registry, (understood, &ReadBefore::default()), Going::default())
             .map_err(|e| cause(&e))?;
         let place = self.turns.queue(Concurrency::Alone).await;
-        let asking = self.questions.queue(Concurrency::Alone).await;
+        let asking = self.gate.questions.queue(Concurrency::Alone).await;
         if self.would_ask(&checked).await.map_err(|e| cause(&e))? {
             return Err("a person would have to be asked".to_owned());
         }

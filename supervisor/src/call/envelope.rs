@@ -6,10 +6,10 @@ use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope};
 use callgate_policy::limit::{LimitName, LimitReport};
 use serde_json::Value;
 
-use super::Known;
 use super::error::{denial_of, error_text, failure, timed_out};
 use crate::error::CallError;
 use crate::error::denial_code;
+use crate::gate::Known;
 use crate::registry::Tool;
 use crate::session::Session;
 

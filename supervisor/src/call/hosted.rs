@@ -76,11 +76,11 @@ impl Session {
         if questions.iter().any(blank) {
             return Err(CallError::Arguments("argument `questions`: a question and a label say something".to_owned()));
         }
-        if !self.people.is_anybody_there() {
+        if !self.gate.people.is_anybody_there() {
             return Err(Unanswered::Nobody.into());
         }
         // Behind the approvals that people are asked for, and before those that come later.
-        let _asking = self.questions.take(Concurrency::Alone).await;
+        let _asking = self.gate.questions.take(Concurrency::Alone).await;
         // A question that nobody has answered is there after a crash.
         recording.wait_for_answer().await?;
         Ok(json!({ "answers": self.inquire_now(questions).await? }))
@@ -123,7 +123,7 @@ impl Session {
     /// # Errors
     /// [`Unanswered`].
     pub async fn inquire(&self, questions: Vec<Query>) -> Result<Vec<Vec<String>>, Unanswered> {
-        let _asking = self.questions.take(Concurrency::Alone).await;
+        let _asking = self.gate.questions.take(Concurrency::Alone).await;
         self.inquire_now(questions).await
     }
 
@@ -131,7 +131,7 @@ impl Session {
         // Without random bytes there is no session either.
         let id = new_id("ask_").unwrap_or_default();
         let inquiry = Inquiry { id, session: self.id.clone(), questions };
-        let (by, answers) = self.people.inquire(inquiry).await?;
+        let (by, answers) = self.gate.people.inquire(inquiry).await?;
         tracing::info!(session = self.id, by, "questions were answered");
         Ok(answers)
     }

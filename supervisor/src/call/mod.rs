@@ -15,6 +15,7 @@ mod error;
 mod exec_shell;
 mod hosted;
 mod limits;
+mod pass;
 mod pdf;
 mod report;
 mod rest;
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::envelope::{Changes, Coerced, Denial, Deprecation, Layer, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Coerced, Denial, Deprecation, Layer, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
@@ -44,7 +45,7 @@ use serde_json::{Map, Value};
 use self::envelope::Done;
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
-use crate::gate::{Approved, Passed, Task};
+use crate::gate::{Approved, Known, Task};
 use crate::registry::hosted::agents::Delegation;
 use crate::registry::{
     Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood, VERSION,
@@ -62,19 +63,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Called with each piece of a program's output as it comes.
 pub(crate) type OnOutput<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
-
-/// Facts known of a call, however it ends: an error says it too (C-18).
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// Who let it pass, or did not, and with what.
-    pub(crate) passed: Passed,
-    /// The steps that confined it, once it was.
-    pub(crate) steps: Vec<StepReport>,
-    /// Changes by its program, though there is no result.
-    pub(crate) changes: Option<Changes>,
-    /// How long it was to have, where it got less.
-    pub(crate) asked_for: Option<Duration>,
-}
 
 /// A call that somebody has asked for.
 struct Proposed<'a> {
@@ -178,7 +166,7 @@ impl Session {
         let understood = tool.understand(args).map_err(CallError::Arguments)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
-        let asking = self.questions.queue(Concurrency::Alone).await;
+        let asking = self.gate.questions.queue(Concurrency::Alone).await;
         let read = Box::pin(self.read_first(tool, &understood)).await?;
         let checked = self.checked_on(tool, registry, (understood, &read), Going::default())?;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
@@ -221,7 +209,7 @@ impl Session {
             let checked =
                 self.checked_on(tool, registry, (Understood::of(next), &ReadBefore::default()), Going::default())?;
             let place = self.turns.queue(checked.tool.concurrency).await;
-            let asking = self.questions.queue(Concurrency::Alone).await;
+            let asking = self.gate.questions.queue(Concurrency::Alone).await;
             let approved = Box::pin(self.pass(checked, asking, (&mut call.known, &mut call.recording))).await?;
             let turn = place.turn().await;
             self.goes_on(&call.tool)?;
@@ -298,8 +286,8 @@ impl Session {
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
-        let (session, credentials) = (&*self.id, &*self.credentials);
-        let (databases, profile, effective) = (&self.databases, &self.profile, &self.effective);
+        let (session, credentials) = (&*self.id, &*self.gate.credentials);
+        let (databases, profile, effective) = (&self.databases, &self.gate.profile, &self.effective);
         let none = std::collections::BTreeMap::new();
         let context = Context {
             root: &root,
@@ -348,8 +336,8 @@ impl Session {
         };
         // Whatever its line says, and whatever is made of it: the kernel holds a restricted shell to reading.
         let runs = prepared.needs.shell.is_some();
-        let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
-        let of_profile = self.profile.shell_timeout.filter(|_| runs);
+        let grant = if runs && self.gate.profile.restricts_the_shell() { grant.for_reading() } else { grant };
+        let of_profile = self.gate.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
         let Prepared { needs, work, credentials, secured, mut told, subject, .. } = prepared;
         let subject = subject.unwrap_or(tool.subject);

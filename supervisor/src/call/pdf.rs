@@ -7,10 +7,11 @@ use callgate_policy::step::Step;
 use serde_json::Value;
 
 use super::envelope::Done;
-use super::{Going, Known, OnOutput};
+use super::{Going, OnOutput};
 use crate::confine::ConfineError;
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
+use crate::gate::Known;
 use crate::registry::{Executor, ReadBefore, Registry, Tool, Understood, read_pdf};
 use crate::session::Session;
 use crate::store::Recording;
@@ -55,14 +56,15 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         let tool = read_pdf().map_err(|error| CallError::Tool(error.to_string()))?;
-        if !self.profile.offers(tool.subject) {
-            let text = format!("it is a PDF, and the profile `{}` starts no program to read it", self.profile.name);
+        if !self.gate.profile.offers(tool.subject) {
+            let text =
+                format!("it is a PDF, and the profile `{}` starts no program to read it", self.gate.profile.name);
             return Err(CallError::Told { text, code: ErrorCode::Forbidden });
         }
         let checked =
             self.checked_on(&tool, registry, (Understood::of(args), &ReadBefore::default()), Going::default())?;
         let place = self.turns.queue(checked.tool.concurrency).await;
-        let asking = self.questions.queue(Concurrency::Alone).await;
+        let asking = self.gate.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut *known, &mut *recording)).await?;
         let turn = place.turn().await;
         self.goes_on(&tool.name)?;

@@ -47,7 +47,7 @@ impl Session {
         let tool = self.offered(registry, &call.tool)?;
         let checked = self.checked_on(tool, registry, (Understood::of(args), &ReadBefore::default()), going)?;
         let place = self.turns.queue(checked.tool.concurrency).await;
-        let asking = self.questions.queue(Concurrency::Alone).await;
+        let asking = self.gate.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
         Ok(Ready { approved, place, going })
     }

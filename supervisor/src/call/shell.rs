@@ -11,7 +11,6 @@ use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use super::Known;
 use super::OnOutput;
 use super::envelope::Done;
 use super::error::not_started;
@@ -19,6 +18,7 @@ use super::rest::Rest;
 use crate::confine::{ConfineError, Program, Stdio};
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
+use crate::gate::Known;
 use crate::registry::Tool;
 use crate::session::Session;
 use crate::turn::Turn;

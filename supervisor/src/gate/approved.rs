@@ -9,11 +9,10 @@ use std::sync::Arc;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
-use callgate_policy::rules::{Decision, SubPolicyReport};
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
-use super::sub_policy::GrantedPlaces;
+use super::places::GrantedPlaces;
 use crate::registry::hosted::Hosted;
 use crate::registry::hosted::agents::Delegation;
 use crate::registry::hosted::background::Act;
@@ -83,10 +82,36 @@ impl ApprovedPlan {
     }
 }
 
+/// Passage of a call through the gate: who approved of it, and its plan, which may be carried out now.
+pub(crate) struct Passage {
+    plan: Option<ApprovedPlan>,
+    approved_by: Option<String>,
+}
+
+impl Passage {
+    /// For the gate.
+    pub(super) fn of_gate(plan: Option<CallPlan>, approved_by: Option<String>) -> Self {
+        Self { plan: plan.map(ApprovedPlan::of_gate), approved_by }
+    }
+
+    pub(crate) fn approved_by(&self) -> Option<String> {
+        self.approved_by.clone()
+    }
+
+    /// The call of a tool that passed, with the task that its plan makes.
+    pub(crate) fn approve<E>(
+        self,
+        tool: &Tool,
+        task: impl FnOnce(Option<ApprovedPlan>) -> Result<Task, E>,
+    ) -> Result<Approved<'_>, E> {
+        Ok(Approved { tool, task: task(self.plan)? })
+    }
+}
+
 /// A call of a tool that may be carried out.
 pub(crate) struct Approved<'a> {
-    pub(super) tool: &'a Tool,
-    pub(super) task: Task,
+    tool: &'a Tool,
+    task: Task,
 }
 
 /// Work to be done.
@@ -144,15 +169,6 @@ pub(crate) enum Task {
         /// Facts that its surface says besides.
         told: Map<String, Value>,
     },
-}
-
-/// Checks that a call passed on its way.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Passed {
-    pub(crate) decision: Option<Decision>,
-    pub(crate) approved_by: Option<String>,
-    /// Sub-policy to which it was narrowed, if it has less than its session.
-    pub(crate) sub_policy: Option<SubPolicyReport>,
 }
 
 impl<'a> Approved<'a> {

@@ -1,43 +1,40 @@
 //! Between the capability check and the sandbox: rules and mode, the watchdog's question, and the person (C-7).
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
-use callgate_policy::manifest::{Credential, Over};
+use callgate_policy::manifest::{Credential, Manifest, Over};
 use callgate_policy::mode::Headless;
 use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
-use callgate_policy::profile::Database;
+use callgate_policy::profile::{Database, Profile};
 use callgate_policy::rules::commands::{self, Begin};
 use callgate_policy::rules::{
-    Action, Capability, Compared, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
+    Action, Capability, Compared, DecidedBy, Decision, Part, RuleSet, RuledCall, SubPolicy, Value,
 };
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::sql::{SqlKind, SqlNeed};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
-use callgate_tools::database::CONNECTION;
-use serde_json::{Map, json};
+use serde_json::json;
 
-use super::approved::{Approved, ApprovedPlan, Task};
-use super::sub_policy::GrantedPlaces;
-use crate::call::{Checked, Known};
+use super::approved::{ApprovedPlan, Passage};
+use super::case::{Case, Known};
+use super::execs::{Watch, Watching};
+use super::people::{self, NoAnswer, People, Question, Yes};
+use super::{AskedBy, Halt, Watchdogs};
 use crate::causes::with_causes;
+use crate::confine::AsyncChannel;
 use crate::error::CallError;
-use crate::gate::AskedBy;
-use crate::gate::people::{self, NoAnswer, Question, Yes};
-use crate::open_error::OpenError;
 use crate::registry::{Executor, Kin, Tool};
-use crate::session::Session;
 use crate::store::Recording;
-use crate::turn::Place;
+use crate::turn::{Place, Turns};
 
 /// Name of a program that no tool starts.
 const PROGRAM: &str = "run";
@@ -52,26 +49,6 @@ pub struct Preview {
     pub asks: Vec<String>,
 }
 
-/// A call as rules and people see it.
-#[derive(Clone, Copy)]
-struct Presented<'a> {
-    tool: &'a Tool,
-    args: &'a serde_json::Value,
-    needs: &'a CallNeeds,
-    root: &'a HostPath,
-    work: Option<&'a Work>,
-    /// Its command line, if it has one that somebody looks at.
-    line: Option<&'a Line>,
-    /// Rights in force for it alone, if they are less than the session's.
-    own: Option<&'a EffectiveSet>,
-    /// Credentials that egress adds to its requests, if it fetches.
-    credentials: &'a [Credential],
-    /// Facts that its worker is told besides the arguments.
-    told: &'a Map<String, serde_json::Value>,
-    /// Subject of the call.
-    subject: Subject,
-}
-
 /// Decision of rules and mode on a call.
 pub(super) struct Decided {
     decision: Decision,
@@ -83,235 +60,105 @@ pub(super) struct Decided {
     sub_policy: Option<SubPolicy>,
 }
 
-impl Presented<'_> {
-    /// Subject of the call: what its tool is, but of a database that it changes.
-    fn subject(&self) -> Subject {
-        match &self.needs.sql {
-            Some(sql) if sql.changes() => Subject::Mutate,
-            Some(_) | None => self.subject,
-        }
+/// Everything that judges the calls of a session: its rules and mode, its profile, the watchdogs, and people.
+pub(crate) struct Gate {
+    /// Id of the session.
+    pub(crate) session: String,
+    /// The subagent whose session it is, if it is one's.
+    pub(crate) agent: Option<String>,
+    pub(crate) manifest: Option<Arc<Manifest>>,
+    /// Added to while the session runs; read by every call.
+    pub(crate) rules: RwLock<RuleSet>,
+    pub(crate) profile: Profile,
+    pub(crate) watchdogs: Arc<Watchdogs>,
+    pub(crate) people: Arc<People>,
+    /// The order in which people are asked.
+    pub(crate) questions: Turns,
+    pub(crate) asked_by: AskedBy,
+    pub(crate) headless: Headless,
+    pub(crate) halt: Arc<Halt>,
+    /// Hosts for which there are credentials. Their values are not here.
+    pub(crate) credentials: Vec<Credential>,
+    /// Layer that a test's session lacks.
+    #[cfg(feature = "ablation")]
+    pub(crate) ablated: Option<Layer>,
+}
+
+/// Judgement of rules, mode and watchdogs on a call. Nobody has been asked yet.
+pub(crate) struct Judged {
+    decided: Decided,
+    /// Reasons why a person has to say yes; none if nobody has to.
+    why: Vec<String>,
+}
+
+impl Judged {
+    /// Sub-policy to which the call is narrowed.
+    pub(crate) fn sub_policy(&self) -> Option<&SubPolicy> {
+        self.decided.sub_policy.as_ref()
     }
 
-    /// Its arguments with all else that decides what it does: a person says yes to that. A connection to a database has its password
-    /// and is shown to nobody; the alias stands for it.
-    fn whole(&self) -> serde_json::Value {
-        let mut args = self.args.clone();
-        if let serde_json::Value::Object(args) = &mut args {
-            let shown = self.told.iter().filter(|(name, _)| *name != CONNECTION);
-            args.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
-            if let Some(sql) = &self.needs.sql {
-                args.insert("database".to_owned(), sql.database.clone().into());
-            }
-        }
-        args
+    /// True if a person would be asked.
+    pub(crate) fn asks(&self) -> bool {
+        !self.why.is_empty()
     }
 
-    /// The key under which an answer is kept (S1-13): what makes a call another one for a person, and nothing else. How long it
-    /// may take does not.
-    fn key(&self) -> ApprovalKey {
-        let of_digest = |shown: &str| ApprovalKey::of_digest(shown, &people::digest_of(shown));
-        if let Some(sql) = &self.needs.sql {
-            let (tool, database) = (sql.dialect.tool(), &sql.database);
-            // Who lets a database be read says so of each statement that reads, and of no other.
-            let reads = !sql.changes() && self.needs.write.is_empty();
-            let all = || ApprovalKey::of_text(&format!("{tool} {database}: whatever reads"));
-            let this = || of_digest(&format!("{tool} {database}: {} {}", sql.statement.text, self.args));
-            return reads.then(all).flatten().unwrap_or_else(this);
-        }
-        if let Some(key_of) = &self.tool.key_of {
-            let text = key_of(self.args);
-            return ApprovalKey::of_text(&text).unwrap_or_else(|| of_digest(&text));
-        }
-        let working_dir = match self.work {
-            Some(Work::Program { working_dir, .. }) => working_dir,
-            Some(Work::Tool { .. }) | None => self.root,
-        };
-        if let (Some(line), Some(input)) = (self.needs.command_line(), self.tool.input_of(self.args)) {
-            // What a program reads may be what it does: a yes to `python3` with one script is none to another.
-            return of_digest(&json!([line, input]).to_string()).in_directory(working_dir, self.root);
-        }
-        match &self.needs.shell {
-            Some(ShellNeed::CommandLine { line }) => ApprovalKey::of_command(line, working_dir, self.root)
-                .unwrap_or_else(|| of_digest(line).in_directory(working_dir, self.root)),
-            Some(ShellNeed::Program { argv }) => {
-                // A server of a language is the same program for each file.
-                let read = &self.needs.read;
-                let shown = if read.is_empty() { json!(argv) } else { json!([argv, read]) };
-                of_digest(&shown.to_string()).in_directory(working_dir, self.root)
-            }
-            None if self.subject == Subject::Change => of_digest(&self.args.to_string()),
-            None => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(|| of_digest(&self.args.to_string())),
-        }
+    /// Answer to a host that only wants to know.
+    pub(crate) fn preview(self) -> Preview {
+        let Decided { decision, of_program, .. } = self.decided;
+        // The stricter of the two: what denies has denied already.
+        let decision = of_program.filter(|_| decision.action == Action::Allow).unwrap_or(decision);
+        Preview { decision, asks: self.why }
     }
 }
 
-impl Session {
-    /// Adds a rule for the rest of this session: what a host does with a person's "always" (X0-11).
-    ///
-    /// # Errors
-    /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
-    pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
-        let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
-        let mut reared = self.children.reared();
-        let mut rules = self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // What makes no sense is not kept, and what cannot be kept is not in force.
-        let mut with = rules.clone();
-        with.add(rule, &source, &self.variables).map_err(OpenError::Rule)?;
-        self.recorder.keep_rule(rule)?;
-        *rules = with;
-        drop(rules);
-        reared.pass_on(rule)
+impl Gate {
+    pub(crate) fn rules(&self) -> RwLockReadGuard<'_, RuleSet> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
-    ///
-    /// `known` is what an error's envelope can say of the call.
-    pub(crate) async fn pass<'a>(
-        &self,
-        checked: Checked<'a>,
-        asking: Place,
-        (known, recording): (&mut Known, &mut Recording),
-    ) -> Result<Approved<'a>, CallError> {
-        let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject } =
-            checked;
-        let presented = Presented {
-            tool,
-            args: &args,
-            needs: &needs,
-            root: &root,
-            work: work.as_ref(),
-            line: line.as_ref(),
-            own: own.as_ref(),
-            credentials: &credentials,
-            told: &told,
-            subject,
-        };
-        let (decided, watchdog) = self.judged(&presented, known).await?;
-        let why = self.asks(&decided, watchdog.as_ref());
-        let mut places = GrantedPlaces::default();
-        let plan = match work.clone() {
-            None => None,
-            Some(work) => {
-                let bounds = self.bounds.within(&tool.limits);
-                let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
-                // A declared tool has a sandbox of its own, which is made with what is left to it.
-                let sub_policy = decided.sub_policy.as_ref().filter(|_| own.is_none());
-                let (mut plan, granted) = self.narrowed(plan, &grant, sub_policy)?;
-                places = granted;
-                plan.as_spelt = self.passes_by_path(tool, &why);
-                if tool.executor.reads_alone() {
-                    plan = compile::reading_alone(plan, self.plan(), &self.facts);
-                }
-                if let Some(network) = &mut plan.network {
-                    network.secured = secured;
-                    network.past_session = tool.executor.dialect().is_some();
-                }
-                Some(plan)
-            }
-        };
-        let left = match (&own, &decided.sub_policy) {
-            (Some(own), Some(sub_policy)) => Some(own.narrowed_to(sub_policy)),
-            (own, _) => own.clone(),
-        };
-        known.passed.sub_policy = match (&own, &decided.sub_policy) {
-            (Some(own), Some(sub_policy)) => Some(sub_policy.told(own)),
-            (_, sub_policy) => plan.as_ref().and_then(|plan| self.sub_policy_report(plan, sub_policy.as_ref())),
-        };
-        known.asked_for = plan.as_ref().filter(|plan| plan.timeout < timeout).map(|_| timeout);
-        known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, (asking, recording)).await?;
-        let plan = plan.map(ApprovedPlan::of_gate);
-        let task = match (&tool.executor, plan) {
-            (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args, told },
-            (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
-            (Executor::Shell(_), Some(plan)) => Task::Shell { plan, places, args },
-            (Executor::Server(_), Some(plan)) => Task::Server { plan, places, args, told },
-            (Executor::Declared(_), Some(plan)) => {
-                let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
-                Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
-            }
-            (Executor::Session(hosted), _) => {
-                let whole = presented.whole();
-                Task::Session { hosted: *hosted, args: whole }
-            }
-            (Executor::Background(act), _) => Task::Background { act: *act, args },
-            (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
-            (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
-            (Executor::Delegate(how), _) => {
-                let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
-                Task::Delegate { how: *how, args, told, most: Box::new(left.ok_or_else(lost)?) }
-            }
-            (
-                Executor::Worker(_)
-                | Executor::Program(_)
-                | Executor::Shell(_)
-                | Executor::Server(_)
-                | Executor::Declared(_),
-                None,
-            ) => {
-                return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
-            }
-        };
-        Ok(Approved { tool, task })
+    pub(crate) fn rules_to_change(&self) -> RwLockWriteGuard<'_, RuleSet> {
+        self.rules.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Judgement of the capability check, the rules, the mode and the watchdogs on a call. It is not made: nobody is
-    /// asked, and nothing runs but what takes its command line apart. The answer holds for this moment;
-    /// [`Session::call`] decides anew.
-    ///
-    /// `line` is what [`Session::understand`] said of its command line, for a host that has asked already. Without it the
-    /// line is taken apart here, if anything looks at it.
-    ///
-    /// # Errors
-    /// [`CallError::Denied`] if one of them denies it, and what else a call returns before it runs.
-    pub async fn preview(
-        &self,
-        tool: &str,
-        args: &serde_json::Value,
-        line: Option<&Line>,
-    ) -> Result<Preview, CallError> {
-        let registry = self.registry();
-        let args = self.with_runner(registry.find(tool), args.clone()).await?;
-        let checked = self.checked(&registry, tool, args).await?;
-        let understood = match line {
-            Some(_) => None,
-            None => self.line_of(&checked).await?,
+    #[cfg(feature = "ablation")]
+    fn lacks(&self, layer: Layer) -> bool {
+        self.ablated == Some(layer)
+    }
+
+    /// Answers for every program that is about to run in the session, until it is dropped.
+    pub(crate) fn watch(&self, tracer: AsyncChannel) -> Watching {
+        let (watchdogs, people) = (Arc::clone(&self.watchdogs), Arc::clone(&self.people));
+        let (manifest, session, agent) = (self.manifest.clone(), self.session.clone(), self.agent.clone());
+        Watch { watchdogs, people, manifest, session, agent }.start(tracer)
+    }
+
+    /// True if somebody looks at the command lines of a tool: rules, a watchdog, or the profile.
+    pub(crate) fn looks_at_lines(&self, tool: &Tool) -> bool {
+        let looked_at = {
+            let rules = self.rules();
+            ruled_as(tool).any(|tool| rules.looks_at_commands(&tool))
         };
-        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = &checked;
-        let line = line.or(understood.as_ref());
-        let (work, own, subject) = (work.as_ref(), own.as_ref(), *subject);
-        let (decided, watchdog) = self
-            .judged(
-                &Presented { tool, args, needs, root, work, line, own, credentials, told, subject },
-                &mut Known::default(),
-            )
-            .await?;
-        let asks = self.asks(&decided, watchdog.as_ref());
-        let Decided { decision, of_program, .. } = decided;
-        // The stricter of the two: what denies has denied already.
-        let decision = of_program.filter(|_| decision.action == Action::Allow).unwrap_or(decision);
-        Ok(Preview { decision, asks })
+        looked_at || self.profile.restricts_the_shell() || self.watchdogs.wants().lines
     }
 
-    /// True if a person would be asked about a call that runs a program.
-    pub(crate) async fn would_ask(&self, checked: &Checked<'_>) -> Result<bool, CallError> {
-        let line = self.line_of(checked).await?;
-        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = checked;
-        let (work, own, line, subject) = (work.as_ref(), own.as_ref(), line.as_ref(), *subject);
-        let presented = Presented { tool, args, needs, root, work, line, own, credentials, told, subject };
-        let (decided, watchdog) = self.judged(&presented, &mut Known::default()).await?;
-        Ok(!self.asks(&decided, watchdog.as_ref()).is_empty())
+    /// Sub-policy that rules give its commands; else, for a line whose commands all only read, one with nothing to
+    /// change. Only a line that something looks at is taken apart, so nothing is known of others.
+    fn sub_policy(&self, ruled: &RuledCall<'_>, line: Option<&Line>) -> Option<SubPolicy> {
+        let of_rules = self.rules().sub_policy(ruled);
+        let reads = || line.is_some_and(|line| restricted::judge(line).is_ok());
+        of_rules.or_else(|| reads().then(SubPolicy::reading))
     }
 
-    /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
-    async fn judged(&self, call: &Presented<'_>, known: &mut Known) -> Result<(Decided, Option<Reason>), CallError> {
+    /// Judges a call by rules, mode and watchdogs: all but the person, whom these may want asked.
+    pub(crate) async fn judge(&self, call: &Case<'_>, known: &mut Known) -> Result<Judged, CallError> {
         let decided = self.decide(call, known)?;
         let watchdog = self.ask_watchdogs(call).await?;
-        Ok((decided, watchdog))
+        let why = self.asks(&decided, watchdog.as_ref());
+        Ok(Judged { decided, why })
     }
 
     /// Asks the watchdogs. Returns what a person must be asked.
-    async fn ask_watchdogs(&self, call: &Presented<'_>) -> Result<Option<Reason>, CallError> {
+    async fn ask_watchdogs(&self, call: &Case<'_>) -> Result<Option<Reason>, CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Watchdog) {
             return Ok(None);
@@ -319,28 +166,15 @@ impl Session {
         let name = call.tool.rule_name();
         let mut facts = CallFacts::new(&name, call.args, call.needs, call.root);
         (facts.subject, facts.line) = (call.subject(), call.line);
-        (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.id);
-        let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
-        match self.gate.judge(&facts, mode).await {
+        (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.session);
+        let mode = self.rules().mode;
+        match self.watchdogs.judge(&facts, mode).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
             Verdict::Deny(reason) => {
                 Err(CallError::Denied(Box::new(Denial::new(Layer::Watchdog, call.tool.name.clone(), reason.told()))))
             }
         }
-    }
-
-    /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
-    async fn line_of(&self, checked: &Checked<'_>) -> Result<Option<Line>, CallError> {
-        let Some(command) = checked.needs.command_line() else { return Ok(None) };
-        let looked_at = {
-            let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-            ruled_as(checked.tool).any(|tool| rules.looks_at_commands(&tool))
-        };
-        if !looked_at && !self.profile.restricts_the_shell() && !self.gate.wants().lines {
-            return Ok(None);
-        }
-        self.understand(command).await.map(Some)
     }
 
     /// S4-9, C-23: a shell that only reads, whatever the mode.
@@ -358,7 +192,7 @@ impl Session {
     }
 
     /// X4-4: what the profile's tools may write, besides that only some of them are there.
-    fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
+    fn refuse_writing_past_the_profile(&self, call: &Case<'_>) -> Result<(), CallError> {
         // The files of a database are for its own mode.
         let changes = call.needs.sql.as_ref().is_some_and(SqlNeed::changes);
         let reason = self.profile.refuses(call.subject(), &call.needs.write).filter(|_| !changes);
@@ -369,7 +203,7 @@ impl Session {
     }
 
     /// S4-16: what a statement may do.
-    fn refuse_statement_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
+    fn refuse_statement_past_the_profile(&self, call: &Case<'_>) -> Result<(), CallError> {
         let Some(sql) = &call.needs.sql else { return Ok(()) };
         let verb = &sql.statement.verb;
         let denied = |reason: String| {
@@ -392,7 +226,7 @@ impl Session {
     }
 
     /// S0-15: a tool that names its hosts is judged by the grant of the rule that lets it pass, as a program would be held to it.
-    fn refuse_hosts_past_the_rule(&self, call: &Presented<'_>, ruled: &RuledCall<'_>) -> Result<(), CallError> {
+    fn refuse_hosts_past_the_rule(&self, call: &Case<'_>, ruled: &RuledCall<'_>) -> Result<(), CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Rule) {
             return Ok(());
@@ -410,7 +244,7 @@ impl Session {
     }
 
     /// Rules and mode.
-    fn decide(&self, call: &Presented<'_>, known: &mut Known) -> Result<Decided, CallError> {
+    fn decide(&self, call: &Case<'_>, known: &mut Known) -> Result<Decided, CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
@@ -429,7 +263,7 @@ impl Session {
         let asks = || call.needs.asks.as_deref().map(Part::of_text);
         let statement = call.needs.sql.as_ref().map(|sql| Part::of_statement(&sql.statement.text)).or_else(asks);
         let input = call.tool.input_of(call.args);
-        let shell_dir = self.shell_dir.as_ref().unwrap_or(call.root);
+        let shell_dir = call.shell_dir;
         let directory = match call.work {
             Some(Work::Program { working_dir, .. }) => working_dir,
             Some(Work::Tool { .. }) | None => shell_dir,
@@ -458,7 +292,7 @@ impl Session {
         let of_kin = |kin: &Kin| kin.parts(call.needs, (commands.as_deref(), unseen), input);
         let kin = call.tool.kin.iter().flat_map(|kin| of_kin(kin).into_iter().map(|part| (kin.name(), part))).collect();
         let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach, kin };
-        let decision = self.judge(&ruled, known)?;
+        let decision = self.rule(&ruled, known)?;
         let made = call.needs.sql.as_ref().and_then(|sql| sql.output.as_ref());
         let made = made.map(|output| ("write", Subject::Create, (Capability::FsWrite, Value::File(output))));
         let of_file = made.map(|made| self.decide_file(made, &ruled, known)).transpose()?;
@@ -487,7 +321,7 @@ impl Session {
     ) -> Result<Decision, CallError> {
         let file = RuledCall { tool, subject, named: vec![named], reach: Vec::new(), ..ruled.clone() };
         let of_call = known.passed.decision.take();
-        let decision = self.judge(&file, known)?;
+        let decision = self.rule(&file, known)?;
         if let Some(of_call) = of_call.filter(|of_call| of_call.action >= decision.action) {
             known.passed.decision = Some(of_call);
         }
@@ -498,16 +332,15 @@ impl Session {
     /// program that a call starts there, though a rule lets `task` pass; and a grant of theirs narrows it.
     fn decide_program_of_agent(
         &self,
-        call: &Presented<'_>,
+        call: &Case<'_>,
         ruled: &RuledCall<'_>,
         sub_policy: Option<SubPolicy>,
         known: &mut Known,
     ) -> Result<(Option<Decision>, Option<SubPolicy>), CallError> {
-        let agent = call.args["subagent_type"].as_str().unwrap_or_default();
-        let Some(rules) = self.rules_of_agent(agent).filter(|_| call.needs.shell.is_some()) else {
+        let Some(rules) = call.of_agent.filter(|_| call.needs.shell.is_some()) else {
             return Ok((None, sub_policy));
         };
-        let rules = rules.map_err(|error| CallError::Tool(with_causes(&error)))?;
+        let rules = rules.as_ref().map_err(|error| CallError::Tool(with_causes(error)))?;
         let ruled = RuledCall { tool: PROGRAM, subject: Subject::Execute, ..ruled.clone() };
         let sub_policy = match (sub_policy, rules.sub_policy(&ruled)) {
             (Some(one), Some(other)) => Some(one.within(other)),
@@ -524,8 +357,8 @@ impl Session {
 
     /// Rights that a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy
     /// leaves less.
-    fn in_force_for<'a>(&'a self, call: &Presented<'a>, sub_policy: Option<&SubPolicy>) -> Cow<'a, EffectiveSet> {
-        let in_force = call.own.unwrap_or(&self.effective);
+    fn in_force_for<'a>(&'a self, call: &Case<'a>, sub_policy: Option<&SubPolicy>) -> Cow<'a, EffectiveSet> {
+        let in_force = call.own.unwrap_or(call.effective);
         match (call.needs.shell.is_some() && self.profile.restricts_the_shell(), sub_policy) {
             (true, _) => Cow::Owned(in_force.for_reading()),
             (false, Some(sub_policy)) => Cow::Owned(in_force.narrowed_to(sub_policy)),
@@ -535,7 +368,7 @@ impl Session {
 
     /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
     fn with_phrases(&self, mut parts: Vec<Part>, needs: &CallNeeds) -> Vec<Part> {
-        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let rules = self.rules();
         let line = needs.command_line().map(Part::of_text);
         parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)));
         parts
@@ -546,43 +379,48 @@ impl Session {
     pub(crate) fn pass_of_host(
         &self,
         (needs, directory): (&CallNeeds, &HostPath),
+        effective: &EffectiveSet,
         plan: CallPlan,
     ) -> Result<ApprovedPlan, CallError> {
-        self.refuse_by_rule(needs, directory)?;
+        self.refuse_by_rule((needs, directory), effective)?;
         Ok(ApprovedPlan::of_gate(plan))
     }
 
-    fn refuse_by_rule(&self, needs: &CallNeeds, directory: &HostPath) -> Result<(), CallError> {
+    fn refuse_by_rule(
+        &self,
+        (needs, directory): (&CallNeeds, &HostPath),
+        effective: &EffectiveSet,
+    ) -> Result<(), CallError> {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
         let words = words(argv);
         // The host has chosen the directory.
         let begin = Begin { directory, usual: directory, root: directory };
         let commands = Part::of_argv(&words).map(|parts| commands::beginning_in(parts, begin));
-        let (named, reach) = parts(needs, (commands.as_deref(), Value::UnknownCommand), &self.effective);
+        let (named, reach) = parts(needs, (commands.as_deref(), Value::UnknownCommand), effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
         let ruled = RuledCall { tool: PROGRAM, subject, key: &key, named, reach, ..RuledCall::default() };
-        self.judge(&ruled, &mut Known::default()).map(drop)
+        self.rule(&ruled, &mut Known::default()).map(drop)
     }
 
-    fn judge(&self, call: &RuledCall<'_>, known: &mut Known) -> Result<Decision, CallError> {
-        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn rule(&self, call: &RuledCall<'_>, known: &mut Known) -> Result<Decision, CallError> {
+        let rules = self.rules();
         if tracing::enabled!(tracing::Level::TRACE) {
             for compared in rules.compared(call) {
                 let Compared { rule, subject, action } = compared;
-                tracing::trace!(session = self.id, tool = call.tool, %rule, subject, ?action, "a rule was compared");
+                tracing::trace!(session = self.session, tool = call.tool, %rule, subject, ?action, "a rule was compared");
             }
         }
         let decision = rules.judge(call);
         drop(rules);
-        tracing::debug!(session = self.id, tool = call.tool, %decision, "rules decided");
+        tracing::debug!(session = self.session, tool = call.tool, %decision, "rules decided");
         known.passed.decision = Some(decision.clone());
         unless_denied(decision, call)
     }
 
     /// True if what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
-    fn passes_by_path(&self, tool: &Tool, why: &[String]) -> bool {
-        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        ruled_as(tool).any(|tool| rules.looks_at_paths(&tool)) || !why.is_empty()
+    pub(crate) fn passes_by_path(&self, tool: &Tool, judged: &Judged) -> bool {
+        let rules = self.rules();
+        ruled_as(tool).any(|tool| rules.looks_at_paths(&tool)) || judged.asks()
     }
 
     /// Reasons why a person has to say yes; none if nobody has to.
@@ -597,20 +435,28 @@ impl Session {
         why
     }
 
-    /// True if a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
-    #[must_use]
-    pub fn is_halted(&self) -> bool {
-        self.halt.is_halted()
+    /// Has a person say yes, if there is a reason, and tells who did. Nothing that they did not see runs: the answer is for
+    /// these arguments, this plan and this program. What it returns may be carried out, and nothing else may.
+    ///
+    /// `understand` takes a command line apart.
+    pub(crate) async fn approve<'a, F: Future<Output = Result<Line, CallError>>>(
+        &self,
+        call: &Case<'a>,
+        plan: Option<CallPlan>,
+        judged: Judged,
+        understand: impl FnOnce(&'a str) -> F,
+        about: (Place, &mut Recording),
+    ) -> Result<Passage, CallError> {
+        let by = self.approved_by(call, plan.as_ref(), judged, understand, about).await?;
+        Ok(Passage::of_gate(plan, by))
     }
 
-    /// Has a person say yes, if there is a reason, and tells who did. Nothing that they did not see runs: the answer is for
-    /// these arguments, this plan and this program.
-    async fn approve(
+    async fn approved_by<'a, F: Future<Output = Result<Line, CallError>>>(
         &self,
-        call: &Presented<'_>,
+        call: &Case<'a>,
         plan: Option<&CallPlan>,
-        Decided { decision, of_program, key, sub_policy }: Decided,
-        why: Vec<String>,
+        Judged { decided: Decided { decision, of_program, key, sub_policy }, why }: Judged,
+        understand: impl FnOnce(&'a str) -> F,
         (asking, recording): (Place, &mut Recording),
     ) -> Result<Option<String>, CallError> {
         if why.is_empty() {
@@ -627,11 +473,11 @@ impl Session {
         let digest = people::digest(&call.tool.rule_name(), &whole, plan, program);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.needs.command_line()) {
-            (None, Some(command)) => self.understand(command).await.ok(),
+            (None, Some(command)) => understand(command).await.ok(),
             (line, _) => line.cloned(),
         };
         let in_force = self.in_force_for(call, sub_policy.as_ref());
-        let shown = Presented { line: line.as_ref(), ..*call };
+        let shown = Case { line: line.as_ref(), ..*call };
         let credentials = self.credentials_for(call, &in_force);
         let question = self.question(&shown, plan, (key, in_force.reach()), why.clone(), digest.clone());
         let question = Question { credentials, ..question };
@@ -660,7 +506,7 @@ impl Session {
         }
     }
 
-    fn refused(&self, call: &Presented<'_>, reason: &str, remedy: Option<&str>) -> CallError {
+    fn refused(&self, call: &Case<'_>, reason: &str, remedy: Option<&str>) -> CallError {
         let denial = Denial::new(Layer::Person, call.tool.name.clone(), reason);
         CallError::Denied(Box::new(match remedy {
             Some(remedy) => denial.remedy(remedy),
@@ -669,7 +515,7 @@ impl Session {
     }
 
     /// Credentials that egress adds to requests of a call, or could add: a person answers for what is done in their name.
-    fn credentials_for(&self, call: &Presented<'_>, in_force: &EffectiveSet) -> Vec<String> {
+    fn credentials_for(&self, call: &Case<'_>, in_force: &EffectiveSet) -> Vec<String> {
         let granted = || in_force.rights().hosts().iter().map(|(host, _)| host);
         let names = |credential: &Credential| {
             let Credential { header, host, over, .. } = credential;
@@ -700,7 +546,7 @@ impl Session {
 
     fn question(
         &self,
-        call: &Presented<'_>,
+        call: &Case<'_>,
         plan: Option<&CallPlan>,
         (key, reach): (ApprovalKey, Vec<String>),
         why: Vec<String>,
@@ -719,8 +565,8 @@ impl Session {
             _ => (Vec::new(), needs.sql.iter().map(does).collect()),
         };
         Question {
-            session: self.id.clone(),
-            agent: self.rearing.agent.clone(),
+            session: self.session.clone(),
+            agent: self.agent.clone(),
             tool: call.tool.rule_name(),
             kind: call.tool.kind().to_owned(),
             arguments: call.whole(),
@@ -797,7 +643,7 @@ fn parts<'a>(
     (files(&needs.write, Capability::FsWrite).chain(hosts).collect(), read.collect())
 }
 
-/// S1 X1-17: what a session that is halted ([`Session::is_halted`]) says to whoever runs it, as one line of JSON.
+/// S1 X1-17: what a session that is halted ([`Session::is_halted`](crate::Session::is_halted) says to whoever runs it, as one line of JSON.
 #[must_use]
 pub fn interaction_required(session: &str, tool: &str, why: &str) -> serde_json::Value {
     json!({

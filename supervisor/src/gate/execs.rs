@@ -14,12 +14,12 @@ use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::confine::AsyncChannel;
-use crate::gate::Gate;
+use crate::gate::Watchdogs;
 use crate::gate::people::{People, Question, digest_of};
 
 /// Who answers for a session.
 pub(crate) struct Watch {
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) watchdogs: Arc<Watchdogs>,
     pub(crate) people: Arc<People>,
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) session: String,
@@ -60,7 +60,7 @@ impl Watch {
     async fn refuses(&self, AboutToRun { program, argv, .. }: AboutToRun) -> Option<String> {
         let mut facts = ExecFacts::new(&program, &argv);
         (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.session);
-        match self.gate.judge_exec(&facts).await {
+        match self.watchdogs.judge_exec(&facts).await {
             Verdict::Allow => None,
             Verdict::Deny(reason) => Some(reason.told()),
             Verdict::Ask(reason) => {

@@ -27,11 +27,11 @@ use super::endpoint::AgentEndpoint;
 use super::open::{bounds, effective};
 use super::rules::rules;
 use super::tools::{Inherited, chosen_by_calls, has_skills, replaced_by_calls};
-use super::{Halt, Session, SessionSpec};
+use super::{Session, SessionSpec};
 use crate::bounds::{AGENTS_MAX, FAMILY_MAX};
 use crate::credentials::Credentials;
-use crate::gate::Gate;
 use crate::gate::people::Approver;
+use crate::gate::{Halt, Watchdogs};
 use crate::open_error::OpenError;
 use crate::place::Place;
 use crate::registry::hosted::agents::INBOX;
@@ -79,7 +79,7 @@ pub(crate) struct Lineage {
     pub(crate) depth: usize,
     pub(crate) bound: Bound,
     pub(crate) rules: RuleSet,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) watchdogs: Arc<Watchdogs>,
     /// Taken when it is opened.
     pub(crate) inherited: Option<Inherited>,
     pub(crate) roots: Vec<Id>,
@@ -92,6 +92,14 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
+    pub(super) fn asking(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.asking)
+    }
+
+    pub(super) fn halt(&self) -> Arc<Halt> {
+        Arc::clone(&self.halt)
+    }
+
     /// Relation to its parent, as it is recorded.
     pub(crate) fn parent(&self) -> Parent<'_> {
         let Self { parent, agent, call, is_listed, .. } = self;
@@ -293,7 +301,7 @@ impl Session {
             ad_hoc: self.rearing.ad_hoc.clone(),
             user_data: self.rearing.user_data.clone(),
             manifest: Some(manifest),
-            profile: Some(self.profile.clone()),
+            profile: Some(self.gate.profile.clone()),
             strength: self.strength().into(),
             limits: self.rearing.limits,
             env,
@@ -320,7 +328,7 @@ impl Session {
         {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }
-        let own = bounds(&spec, &self.profile, &self.variables).and_then(|mut bounds| {
+        let own = bounds(&spec, &self.gate.profile, &self.variables).and_then(|mut bounds| {
             bounds.push(self.effective.as_parent());
             Ok(effective(&spec, &bounds, &tools, &self.variables)?.0)
         });
@@ -330,8 +338,8 @@ impl Session {
     /// The rules that hold in a session for one of the manifest's agents.
     pub(crate) fn rules_of_agent(&self, agent: &str) -> Option<Result<RuleSet, OpenError>> {
         let (spec, tools) = self.spec_for_agent(agent)?;
-        let inherited = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
-        Some(rules(&spec, Some(inherited), &self.profile, &tools, &self.variables))
+        let inherited = self.gate.rules().inherited();
+        Some(rules(&spec, Some(inherited), &self.gate.profile, &tools, &self.variables))
     }
 
     /// A session for one of the manifest's agents, with `most` at most in force. `None` if there is no such agent.
@@ -348,7 +356,7 @@ impl Session {
         }
         let is_listed = self.manifest.as_ref()?.agents.get(agent)?.inspectable;
         let reared = self.children.reared();
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
+        let rules = self.gate.rules().inherited();
         let lineage = Lineage {
             supervisor: self.rearing.supervisor.clone(),
             parent: self.id.clone(),
@@ -358,12 +366,12 @@ impl Session {
             depth: self.rearing.depth + 1,
             bound: most.as_parent(),
             rules,
-            gate: Arc::clone(&self.gate),
+            watchdogs: Arc::clone(&self.gate.watchdogs),
             inherited: Some(Inherited { tools, skills: self.notebook.skills.found() }),
             roots: self.roots.iter().map(Place::id).collect(),
             ancestry: self.rearing.ancestry.clone(),
-            halt: Arc::clone(&self.halt),
-            asking: self.people.turn(),
+            halt: Arc::clone(&self.gate.halt),
+            asking: self.gate.people.turn(),
             kept: None,
         };
         Some(Opening { spec, lineage, rules: reared.rules.len() })
@@ -373,7 +381,7 @@ impl Session {
     fn inherit(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "its parent's session".to_owned() };
         let mut reared = self.children.reared();
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.gate.rules_to_change();
         rules.inherit(rule, &source, &self.variables).map_err(OpenError::Rule)?;
         drop(rules);
         reared.pass_on(rule)

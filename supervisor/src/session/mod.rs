@@ -5,7 +5,6 @@ mod agents;
 mod background;
 mod child;
 mod endpoint;
-mod halt;
 mod notebook;
 mod open;
 mod part;
@@ -21,7 +20,6 @@ pub use child::{AgentRun, AgentRunner, AgentTask};
 pub(crate) use child::{Children, InFlight, Lineage, Opening, Places, Queue, Reared, Rearing};
 pub(crate) use endpoint::Served;
 pub use endpoint::{AgentEndpoint, AgentServed, AgentService};
-pub(crate) use halt::Halt;
 pub(crate) use notebook::Notebook;
 pub use spec::{Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 pub use tools::ReloadError;
@@ -29,27 +27,23 @@ pub use warning::Warning;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::Bounds;
-use callgate_policy::manifest::{Credential, Env, Manifest};
-use callgate_policy::mode::Headless;
+use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
 use callgate_policy::plan::env::{self, Variable};
 use callgate_policy::plan::{SessionPlan, Strength};
-use callgate_policy::profile::Profile;
-use callgate_policy::rules::RuleSet;
 use callgate_policy::variable::Variables;
 
 use crate::aborts::Aborts;
 use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
 use crate::etc;
+use crate::gate::Gate;
 use crate::gate::execs::Watching;
-use crate::gate::people::People;
-use crate::gate::{AskedBy, Gate};
 use crate::host;
 use crate::place::{Changeable, Looked, Place};
 use crate::registry::{Databases, Lifecycle};
@@ -65,21 +59,13 @@ pub struct Session {
     sources: Mutex<tools::Sources>,
     pub(crate) effective: EffectiveSet,
     warnings: Vec<Warning>,
-    pub(crate) gate: Arc<Gate>,
-    /// Added to while the session runs; read by every call.
-    pub(crate) rules: RwLock<RuleSet>,
+    pub(crate) gate: Gate,
     pub(crate) variables: Variables,
-    pub(crate) people: Arc<People>,
     /// Answers for every program that is about to run, where somebody wants to see those.
     _watching: Option<Watching>,
-    pub(crate) headless: Headless,
-    pub(crate) asked_by: AskedBy,
     pub(crate) coercion: Coercion,
-    pub(crate) profile: Profile,
     /// Where shells start that do not say, if not in the first root.
     pub(crate) shell_dir: Option<HostPath>,
-    /// A person would have had to be asked, and there was none.
-    pub(crate) halt: Arc<Halt>,
     pub(crate) facts: HostFacts,
     /// Things that it is bound to.
     looked: Looked,
@@ -104,12 +90,6 @@ pub struct Session {
     pub(crate) rearing: Rearing,
     /// Turns of the program that is this session's agent, if a program is.
     pub(crate) agents_program: Turns,
-    /// The order in which people are asked.
-    pub(crate) questions: Turns,
-    #[cfg(feature = "ablation")]
-    pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
-    /// For which hosts there are credentials. Their values are not here.
-    pub(crate) credentials: Vec<Credential>,
     /// Databases that are configured for the tools that query them.
     pub(crate) databases: Databases,
     env: Env,

@@ -27,14 +27,13 @@ use super::policy_files;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{
-    Children, Halt, Lineage, Notebook, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
+    Children, Lineage, Notebook, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
 };
 use crate::aborts::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::credentials::Credentials;
-use crate::gate::Gate;
-use crate::gate::execs::Watch;
 use crate::gate::people::People;
+use crate::gate::{Gate, Halt, Watchdogs};
 use crate::home::Homes;
 use crate::host::{self, Missing};
 use crate::id::new_id;
@@ -126,9 +125,9 @@ impl Supervisor {
             ancestry.env = env.clone();
         }
         let bounds = Bounds::of(&limits, host::memory());
-        let gate = match &lineage {
-            Some(lineage) => Arc::clone(&lineage.gate),
-            None => Arc::new(self.gate(std::mem::take(&mut spec.watchdogs))),
+        let watchdogs = match &lineage {
+            Some(lineage) => Arc::clone(&lineage.watchdogs),
+            None => Arc::new(self.watchdogs(std::mem::take(&mut spec.watchdogs))),
         };
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
@@ -175,7 +174,7 @@ impl Supervisor {
             bounds: &bounds,
             credentials: &credentials,
             ablation: ablation.as_ref(),
-            watched: gate.watched(spec.watch_execs || in_manifest),
+            watched: watchdogs.watched(spec.watch_execs || in_manifest),
             reads: profile.restricts_the_shell(),
         };
         let first = match (spec.strength, self.without_namespaces.get()) {
@@ -215,17 +214,26 @@ impl Supervisor {
             runner: spec.agent_runner,
             endpoint: spec.agent_endpoint,
         };
-        let halt = Halt::new(kept.is_halted, &recorder, lineage.as_ref().map(|lineage| Arc::clone(&lineage.halt)));
-        let asking = lineage.as_ref().map(|lineage| Arc::clone(&lineage.asking)).unwrap_or_default();
         let people = People::new(spec.approvers, spec.patience, project).remember(kept.approvals, &recorder);
-        let people = Arc::new(people.in_turn_with(asking));
-        let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
+        let people = Arc::new(people.in_turn_with(lineage.as_ref().map(Lineage::asking).unwrap_or_default()));
         let manifest = spec.manifest.map(Arc::new);
-        let watching = opened.tracer().map(|tracer| {
-            let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
-            let agent = rearing.agent.clone();
-            Watch { gate, people, manifest: manifest.clone(), session: id.clone(), agent }.start(tracer)
-        });
+        let gate = Gate {
+            session: id.clone(),
+            agent: rearing.agent.clone(),
+            manifest: manifest.clone(),
+            rules: RwLock::new(rules),
+            profile,
+            watchdogs,
+            people,
+            questions: Turns::default(),
+            asked_by: spec.asked_by,
+            headless: manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default(),
+            halt: Halt::new(kept.is_halted, &recorder, lineage.as_ref().map(Lineage::halt)),
+            credentials: credentials.declared(),
+            #[cfg(feature = "ablation")]
+            ablated: None,
+        };
+        let watching = opened.tracer().map(|tracer| gate.watch(tracer));
         // Now that the kernel is bound to it. What takes its place later is noticed by each call.
         if let Some(project) = found_in.filter(|project| !roots.first().is_some_and(|root| project.is_at(root))) {
             return Err(OpenError::OtherProject { path: project.root().clone() });
@@ -233,30 +241,21 @@ impl Supervisor {
         recorder.stands(outputs.as_ref().and_then(Outputs::to_know))?;
         Ok(Session {
             id,
-            headless,
             manifest,
             tools: Lifecycle::new(registry),
             sources: Mutex::new(sources),
             effective,
             warnings,
             gate,
-            rules: RwLock::new(rules),
             variables,
-            people,
             _watching: watching,
-            asked_by: spec.asked_by,
             coercion: spec.coercion,
-            profile,
             shell_dir,
-            halt,
-            #[cfg(feature = "ablation")]
-            ablated: None,
             roots,
             unlinked: beside,
             changeable,
             facts,
             looked,
-            credentials: credentials.declared(),
             databases,
             env,
             plan,
@@ -273,21 +272,20 @@ impl Supervisor {
             kept: lineage.and_then(|lineage| lineage.kept),
             rearing,
             agents_program: Turns::default(),
-            questions: Turns::default(),
             launcher: self.launcher.clone(),
         })
     }
 
     /// The watchdogs of a session that a host opens.
-    fn gate(&self, watchdogs: Vec<Arc<dyn WatchdogObject>>) -> Gate {
-        let mut gate = Gate::default();
-        for watchdog in watchdogs {
-            gate.add(Box::new(Held(watchdog)));
+    fn watchdogs(&self, of_host: Vec<Arc<dyn WatchdogObject>>) -> Watchdogs {
+        let mut watchdogs = Watchdogs::default();
+        for watchdog in of_host {
+            watchdogs.add(Box::new(Held(watchdog)));
         }
         for program in &self.watchdogs {
-            gate.add_program(program.clone());
+            watchdogs.add_program(program.clone());
         }
-        gate
+        watchdogs
     }
 
     /// Makes the session in the store, or takes up the one that it continues; without a store, its id alone.

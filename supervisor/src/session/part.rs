@@ -21,7 +21,7 @@ use super::tools::{leads_out, part, real_path};
 use crate::causes::with_causes;
 use crate::confine::{Opened, private_directory};
 use crate::error::CallError;
-use crate::gate::execs::{Watch, Watching};
+use crate::gate::execs::Watching;
 use crate::host;
 use crate::open_error::OpenError;
 use crate::place;
@@ -60,11 +60,7 @@ impl Session {
         let plan = self.plan_of_part(own, (env, slot), bounds)?;
         let temporary = plan.private.inside.as_path().join("tmp").into();
         let mut opened = Opened::open(&self.launcher, plan, (None, None), self.opened.groups()).await?;
-        let watching = opened.tracer().map(|tracer| {
-            let (gate, people) = (self.gate.clone(), self.people.clone());
-            let agent = self.rearing.agent.clone();
-            Watch { gate, people, manifest: self.manifest.clone(), session: self.id.clone(), agent }.start(tracer)
-        });
+        let watching = opened.tracer().map(|tracer| self.gate.watch(tracer));
         Ok(Part { opened, temporary, _watching: watching })
     }
 

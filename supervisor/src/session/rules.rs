@@ -5,7 +5,7 @@ use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
 use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::Variables;
 
-use super::SessionSpec;
+use super::{Session, SessionSpec};
 use crate::open_error::OpenError;
 use crate::origin::Origin;
 use crate::registry::{Registry, Tool};
@@ -109,4 +109,23 @@ fn add_clause(
         }
     }
     Ok(())
+}
+
+impl Session {
+    /// Adds a rule for the rest of this session: what a host does with a person's "always" (X0-11).
+    ///
+    /// # Errors
+    /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
+    pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
+        let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+        let mut reared = self.children.reared();
+        let mut rules = self.gate.rules_to_change();
+        // What makes no sense is not kept, and what cannot be kept is not in force.
+        let mut with = rules.clone();
+        with.add(rule, &source, &self.variables).map_err(OpenError::Rule)?;
+        self.recorder.keep_rule(rule)?;
+        *rules = with;
+        drop(rules);
+        reared.pass_on(rule)
+    }
 }

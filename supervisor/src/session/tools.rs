@@ -703,7 +703,7 @@ impl Session {
             } else {
                 keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
             }
-            self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
+            self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, ()))
         };
         self.tools.replace(load).await
@@ -714,12 +714,12 @@ impl Session {
     pub fn offer_tools_of(&self, server: &str, tools: Vec<Tool>) -> Vec<RegistryError> {
         let swap = |now: &Registry| -> Result<_, std::convert::Infallible> {
             let tools = tools.into_iter().filter(|tool| tool.is_of(server)).collect();
-            let (registry, refused) = now.with_tools_of(server, tools, &self.profile);
+            let (registry, refused) = now.with_tools_of(server, tools, &self.gate.profile);
             let mut sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // Found there when tools are read again.
             sources.further.retain(|tool| !tool.is_of(server));
             sources.further.extend(registry.tools().filter(|tool| tool.is_of(server)).cloned());
-            self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
+            self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, refused))
         };
         match self.tools.change(swap) {

@@ -15,7 +15,7 @@ pub(crate) struct Halt {
 }
 
 impl Halt {
-    pub(super) fn new(is_halted: bool, recorder: &Arc<Recorder>, parents: Option<Arc<Self>>) -> Arc<Self> {
+    pub(crate) fn new(is_halted: bool, recorder: &Arc<Recorder>, parents: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self { is_halted: AtomicBool::new(is_halted), recorder: Arc::clone(recorder), parents })
     }
 
