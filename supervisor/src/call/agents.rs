@@ -89,7 +89,7 @@ impl Session {
         (args, most): (&Value, &EffectiveSet),
         call: &str,
     ) -> Result<Done, CallError> {
-        if !self.opened.has_readers() {
+        if !self.sandbox.opened.has_readers() {
             let text = "this session is for one call, and an agent in the background would end with it; use `task`";
             return Err(CallError::Tool(text.to_owned()));
         }
@@ -104,9 +104,9 @@ impl Session {
                 let kept = Arc::new(kept);
                 let beginning = self.beginning_of(tool, &kept, (most, call))?;
                 // Before it begins: if nobody waits for this call any more, it can still be found, and cancelled.
-                self.agents.add(Arc::clone(&kept));
+                self.family.agents.add(Arc::clone(&kept));
                 if let Err(error) = self.start_one(&kept, beginning).await {
-                    self.agents.forget(&kept.id);
+                    self.family.agents.forget(&kept.id);
                     return Err(error);
                 }
                 Ok(Done::of(kept.shown(false)))
@@ -231,12 +231,16 @@ impl Session {
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Tool { name: csv_tasks::NAME.to_owned(), paths: vec![path], limit: 0 };
-        let mut plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout: READ_TIME })?;
+        let mut plan = compile::call(
+            &grant,
+            &self.sandbox.facts,
+            CallSpec { work, bounds: self.sandbox.bounds, timeout: READ_TIME },
+        )?;
         // Rules have judged the path, and not where a link leads.
         plan.as_spelt = true;
         let turn = Turns::default().take(Concurrency::SideBySide).await;
         let args = json!({ "instruction": args["instruction"], "id_column": args["id_column"], "most": ROWS_MAX });
-        let run = self.opened.tool(ApprovedPlan::of_the_rows(plan), args, turn).await?;
+        let run = self.sandbox.opened.tool(ApprovedPlan::of_the_rows(plan), args, turn).await?;
         let said = run.end.map_err(|error| CallError::Told { text: error.text, code: error.code })?;
         let tasks = said.data["tasks"].as_array().into_iter().flatten();
         Ok(tasks.map(|task| (text(task, "id").to_owned(), text(task, "prompt").to_owned())).collect())
@@ -250,7 +254,7 @@ impl Session {
         (swarm, workers, time): (Swarm, usize, Option<Duration>),
         about: (&EffectiveSet, &str),
     ) -> Result<Done, CallError> {
-        if !self.agents.has_room_for_a_swarm() {
+        if !self.family.agents.has_room_for_a_swarm() {
             let text = "too many swarms are under way; wait until one of them has ended".to_owned();
             return Err(CallError::Told { code: ErrorCode::ResourceBusy, text });
         }
@@ -267,9 +271,9 @@ impl Session {
         let beginning = self.beginning_of(tool, &first, about)?;
         let workers = workers.min(members.len());
         members.iter().for_each(|kept| swarm.add(Arc::clone(kept)));
-        self.agents.add_swarm(Arc::clone(&swarm));
+        self.family.agents.add_swarm(Arc::clone(&swarm));
         let most = if swarm.is_csv { CSV_WORKERS_MAX } else { AGENTS_MAX };
-        let (queue, places) = (self.children.queue(), self.rearing.ancestry.places.clone());
+        let (queue, places) = (self.family.children.queue(), self.family.rearing.ancestry.places.clone());
         let waiting = Arc::new(Waiting { tasks: Mutex::new(members), swarm: Arc::clone(&swarm), queue, places, most });
         for _ in 0..workers {
             // Each serves its agents by itself, one after the other.
@@ -308,7 +312,7 @@ impl Session {
                 let kept = self.kept_agent(args)?;
                 if kept.status().has_ended() {
                     // C-31: nothing else changes.
-                    self.agents.forget(&kept.id);
+                    self.family.agents.forget(&kept.id);
                     return Ok(Done::of(kept.shown(false)));
                 }
                 kept.cancel();
@@ -320,14 +324,14 @@ impl Session {
                 Ok(Done::of(kept.shown(false)))
             }
             AgentsAct::List => {
-                let agents = self.agents.each();
+                let agents = self.family.agents.each();
                 let running = agents.iter().filter(|kept| kept.status() == AgentStatus::Running).count();
                 let agents: Vec<Value> = agents.iter().map(|kept| kept.shown(false)).collect();
                 self.cut(tool, json!({ "agents": agents, "running": running, "max_running": AGENTS_MAX }))
             }
             AgentsAct::Report => self.report_row(args),
             AgentsAct::Inbox => {
-                let Some(kept) = &self.kept else {
+                let Some(kept) = &self.family.kept else {
                     return Err(CallError::Tool("whoever started you keeps nothing for you".to_owned()));
                 };
                 let time = time(args, INBOX_TIMES).unwrap_or_default();
@@ -339,7 +343,7 @@ impl Session {
     async fn wait_for_agents(&self, args: &Value) -> Result<Done, CallError> {
         let ids: Vec<&str> = args["ids"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let agents = match ids.is_empty() {
-            true => self.agents.each().into_iter().filter(|kept| !kept.status().has_ended()).collect(),
+            true => self.family.agents.each().into_iter().filter(|kept| !kept.status().has_ended()).collect(),
             false => ids.iter().map(|id| self.kept(id)).collect::<Result<Vec<_>, _>>()?,
         };
         let is_all = args["wait_mode"].as_str() == Some("all");
@@ -359,7 +363,8 @@ impl Session {
 
     /// Takes the result of the row that this session works on.
     fn report_row(&self, args: &Value) -> Result<Done, CallError> {
-        let item = self.kept.as_ref().and_then(|kept| Some((kept, kept.item.as_ref().filter(|item| item.is_of_csv)?)));
+        let item =
+            self.family.kept.as_ref().and_then(|kept| Some((kept, kept.item.as_ref().filter(|item| item.is_of_csv)?)));
         let Some((kept, item)) = item else {
             return Err(CallError::Tool(format!(
                 "this session works on no row; {REPORT} is for the agents of spawn_agents_on_csv"
@@ -388,8 +393,8 @@ impl Session {
     }
 
     fn kept(&self, id: &str) -> Result<Arc<Kept>, CallError> {
-        self.agents.find(id).ok_or_else(|| {
-            let known: Vec<_> = self.agents.each().iter().map(|kept| kept.id.clone()).take(LISTED).collect();
+        self.family.agents.find(id).ok_or_else(|| {
+            let known: Vec<_> = self.family.agents.each().iter().map(|kept| kept.id.clone()).take(LISTED).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             CallError::Told {
                 code: ErrorCode::NotFound,
@@ -403,7 +408,7 @@ impl Session {
 
     fn swarm(&self, args: &Value) -> Result<Arc<Swarm>, CallError> {
         let id = args["swarm_id"].as_str().unwrap_or_default();
-        self.agents.swarm(id).ok_or_else(|| CallError::Told {
+        self.family.agents.swarm(id).ok_or_else(|| CallError::Told {
             code: ErrorCode::NotFound,
             text: format!("there is no swarm `{id}` of this session; of those that have ended the last 8 are kept"),
         })

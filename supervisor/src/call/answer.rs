@@ -31,12 +31,12 @@ impl Session {
 
     /// Result of a text that is a part of the result.
     pub(super) fn cut_text(&self, tool: &Tool, text: &str, data: impl FnOnce(&str) -> Value) -> Done {
-        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.tools.lifecycle.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         if text.len() <= limit {
             return Done::of(data(text));
         }
         let at = text.floor_char_boundary(limit);
-        let mut rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let mut rest = Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
         rest.add(&text.as_bytes()[at..]);
         rest.done(data(&text[..at]), true)
     }
@@ -47,12 +47,12 @@ impl Session {
         if text.len() > ANSWER_MAX {
             return Err(CallError::Tool(format!("`{}` answered with more than {ANSWER_MAX} bytes", tool.name)));
         }
-        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.tools.lifecycle.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         if text.len() <= limit {
             return Ok(Done::of(data));
         }
         let at = text.floor_char_boundary(limit);
-        let mut rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let mut rest = Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
         rest.add(&text.as_bytes()[at..]);
         Ok(rest.done(json!({ "head": text[..at] }), true))
     }

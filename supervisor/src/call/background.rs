@@ -75,7 +75,7 @@ impl Session {
         (plan, call, command): (ApprovedPlan, ShellCall<'_>, &str),
         known: &mut Known,
     ) -> Result<Done, CallError> {
-        if !self.opened.has_readers() {
+        if !self.sandbox.opened.has_readers() {
             let text = "this session is for one call, and a task in the background would end with it; run it in the foreground";
             return Err(CallError::Tool(text.to_owned()));
         }
@@ -90,7 +90,8 @@ impl Session {
         };
         let (stdio, input, outputs) = self.streams(call.has_terminal)?;
         let (timeout, bounds) = (plan.timeout, plan.bounds);
-        let program = self.opened.program(plan.serving_session(), (stdio, None), None).await.map_err(not_started)?;
+        let program =
+            self.sandbox.opened.program(plan.serving_session(), (stdio, None), None).await.map_err(not_started)?;
         let program = Arc::new(program);
         known.steps = program.steps().to_vec();
         let random = |source| CallError::Output { what: "make an id for the task", source };

@@ -19,7 +19,7 @@ impl Session {
     pub async fn batch<S: Into<String>>(&self, calls: impl IntoIterator<Item = (S, Value)>) -> Vec<ResultEnvelope> {
         let aborted = self.aborts.listen();
         let calls: Vec<(String, Value)> = calls.into_iter().map(|(tool, args)| (tool.into(), args)).collect();
-        let entered = self.tools.enter_all(calls.iter().map(|(tool, _)| tool.as_str())).await;
+        let entered = self.tools.lifecycle.enter_all(calls.iter().map(|(tool, _)| tool.as_str())).await;
         let proposed = calls.into_iter().zip(&entered).map(|((tool, args), entered)| self.propose(entered, tool, args));
         let proposed: Vec<_> = proposed.collect();
         let mut passed = Vec::new();

@@ -105,7 +105,7 @@ impl Session {
         if !declared.has_state {
             return Ok(None);
         }
-        if self.facts.identity.uid != rustix::process::geteuid().as_raw() {
+        if self.sandbox.facts.identity.uid != rustix::process::geteuid().as_raw() {
             let reason = "its state would be this user's, and its calls run as the workspace's owner";
             let denial = Denial::new(Layer::Host, format!("the state of {}", tool.name), reason);
             return Err(denied(denial.remedy("run callgate as the workspace's owner")));

@@ -309,7 +309,7 @@ impl Session {
         (most, call): (&EffectiveSet, &str),
     ) -> Result<Beginning, CallError> {
         let agent = self.subagent(name)?;
-        if self.rearing.depth >= AGENT_DEPTH_MAX {
+        if self.family.rearing.depth >= AGENT_DEPTH_MAX {
             return Err(CallError::Told {
                 code: ErrorCode::LimitExceeded,
                 text: format!(
@@ -318,7 +318,7 @@ impl Session {
             });
         }
         let is_program = !agent.runner.is_empty();
-        let runner = self.rearing.runner.clone().filter(|_| !is_program);
+        let runner = self.family.rearing.runner.clone().filter(|_| !is_program);
         if !is_program && runner.is_none() {
             return Err(CallError::Tool(format!(
                 "nobody runs the subagent `{name}` here: its manifest names no program (`runner`), and this host runs none"
@@ -332,8 +332,8 @@ impl Session {
             metadata: metadata.clone(),
             runner,
             service: self.service_for_agent(name)?,
-            reared: self.children.reared_by(),
-            parents_stop: self.children.listen(),
+            reared: self.family.children.reared_by(),
+            parents_stop: self.family.children.listen(),
             recorder: Arc::clone(&self.recorder),
             origin: tool.origin.to_string(),
         })
@@ -342,13 +342,13 @@ impl Session {
     /// Who serves the program of an agent, if a program is.
     pub(super) fn service_for_agent(&self, name: &str) -> Result<Option<Arc<AgentService>>, CallError> {
         let is_program = !self.subagent(name)?.runner.is_empty();
-        let endpoint = self.rearing.endpoint.as_ref().filter(|_| is_program);
+        let endpoint = self.family.rearing.endpoint.as_ref().filter(|_| is_program);
         Ok(endpoint.map(|endpoint| Arc::new(endpoint.service())))
     }
 
     /// A place for one more.
     pub(super) fn place_for_agent(&self) -> Result<(InFlight, OwnedSemaphorePermit), CallError> {
-        let Some(place) = self.children.enter() else {
+        let Some(place) = self.family.children.enter() else {
             return Err(CallError::Told {
                 code: ErrorCode::ResourceBusy,
                 text: format!(
@@ -357,7 +357,7 @@ impl Session {
                 ),
             });
         };
-        let Some(of_family) = self.rearing.ancestry.places.take() else {
+        let Some(of_family) = self.family.rearing.ancestry.places.take() else {
             return Err(CallError::Told {
                 code: ErrorCode::ResourceBusy,
                 text: format!(
@@ -444,7 +444,7 @@ impl Life {
         let work: Work = match runner {
             None => Box::pin(run_program(Arc::clone(&child), agent.runner, prompt, service)),
             Some(runner) => {
-                let (session, depth) = (Arc::clone(&child), child.rearing.depth);
+                let (session, depth) = (Arc::clone(&child), child.family.rearing.depth);
                 let task = AgentTask { agent: name, prompt, metadata, depth, parent, session };
                 Box::pin(async move {
                     let output = unbroken(async move { runner.run(task).await }).await;
@@ -582,7 +582,7 @@ async fn run_program(
     let (stdio, pipes) = Stdio::piped().map_err(|error| failed("make its pipes", &error))?;
     let begun = std::time::Instant::now();
     // It is a part of the child, and ends with it.
-    let turn = child.agents_program.take(crate::turn::Concurrency::SideBySide).await;
+    let turn = child.family.agents_program.take(crate::turn::Concurrency::SideBySide).await;
     let (mut served, endpoint) = match service {
         Some(service) => {
             let (ours, brokers) = Endpoint::pair().map_err(|error| failed("make its endpoint", &error))?;

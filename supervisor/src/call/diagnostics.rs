@@ -26,7 +26,7 @@ impl Session {
         registry: &Registry,
         call: &mut Proposed<'_>,
     ) -> Result<(), CallError> {
-        let strength = match self.facts.strength {
+        let strength = match self.sandbox.facts.strength {
             Strength::Landlock => "landlock",
             Strength::Namespaces => "namespaces",
         };

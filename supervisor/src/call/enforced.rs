@@ -43,5 +43,5 @@ pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced>
 
 /// Mechanisms that hold each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
 pub(crate) fn enforced(session: &Session, steps: &[StepReport]) -> Vec<Enforced> {
-    summarize(session.facts.strength, steps)
+    summarize(session.sandbox.facts.strength, steps)
 }

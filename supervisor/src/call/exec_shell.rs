@@ -60,12 +60,12 @@ impl Session {
         let (mut stdin, stdout, stderr) = pipes.into_async().map_err(failed)?;
         let started = Instant::now();
         let (timeout, bounds) = (plan.timeout, plan.bounds);
-        let mut program = self.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
+        let mut program = self.sandbox.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let input = call.stdin.unwrap_or_default().as_bytes().to_vec();
         // One that does not read it is not waited for: when it has ended, nobody has the pipe's other end.
         let writes = tokio::spawn(async move { drop(stdin.write_all(&input).await) });
-        let rest = || Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let rest = || Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
         let mut heads = Heads { out: Head::new(SHOWN, rest()), err: Head::new(SHOWN, rest()) };
         let followed = heads.follow(&program, (stdout, stderr), bounds.output, on_output);
         let followed = tokio::time::timeout(timeout.saturating_add(GRACE), followed).await;

@@ -126,7 +126,7 @@ impl Session {
     /// Calls a tool, and passes a program's output on while it comes.
     pub async fn call_streaming(&self, tool: &str, args: Value, on_output: OnOutput<'_>) -> ResultEnvelope {
         let mut aborted = self.aborts.listen();
-        let entered = self.tools.enter(tool).await;
+        let entered = self.tools.lifecycle.enter(tool).await;
         let mut call = self.propose(&entered, tool.to_owned(), args);
         let carried_out = async {
             let ready = self.let_pass(&mut call).await?;
@@ -142,7 +142,7 @@ impl Session {
         // Before anything looks at them: rules, watchdogs and people see the arguments that the tool gets.
         let registry = entered.as_ref().map(InFlight::registry);
         let found = registry.ok().and_then(|registry| registry.find(&tool));
-        let (args, coerced) = match found.filter(|_| self.coercion == Coercion::Lossless) {
+        let (args, coerced) = match found.filter(|_| self.tools.coercion == Coercion::Lossless) {
             Some(tool) => tool.coerce(args),
             None => (args, Vec::new()),
         };
@@ -283,11 +283,11 @@ impl Session {
     ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
-        let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
+        let shell_dir = self.sandbox.shell_dir.as_ref().unwrap_or(&root);
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.gate.credentials);
-        let (databases, profile, effective) = (&self.databases, &self.gate.profile, &self.effective);
+        let (databases, profile, effective) = (&self.tools.databases, &self.gate.profile, &self.effective);
         let none = std::collections::BTreeMap::new();
         let context = Context {
             root: &root,
@@ -362,7 +362,7 @@ impl Session {
 
     /// Where calls start.
     pub(crate) fn root(&self) -> HostPath {
-        self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into())
+        self.sandbox.facts.workspace.first().cloned().unwrap_or_else(|| "/".into())
     }
 
     /// X1-15: nothing else runs once a person would have had to be asked, and there was none.
@@ -396,7 +396,7 @@ impl Session {
                     args.extend(told);
                 }
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
-                let run = self.opened.tool(plan, args, turn).await;
+                let run = self.sandbox.opened.tool(plan, args, turn).await;
                 let mut run = run.map_err(|error| lost(tool, &bounds, error))?;
                 known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(tool.own_name(), run, (&bounds, timeout))

@@ -126,7 +126,7 @@ impl Session {
             args,
             needs,
             root,
-            shell_dir: self.shell_dir.as_ref().unwrap_or(root),
+            shell_dir: self.sandbox.shell_dir.as_ref().unwrap_or(root),
             line,
             work: work.as_ref(),
             effective: &self.effective,
@@ -142,14 +142,14 @@ impl Session {
     fn plan_of(&self, checked: &Checked<'_>, judged: &Judged) -> Result<Planned, CallError> {
         let Checked { tool, grant, own, work, timeout, secured, .. } = checked;
         let Some(work) = work.clone() else { return Ok(Planned::default()) };
-        let bounds = self.bounds.within(&tool.limits);
-        let plan = compile::call(grant, &self.facts, CallSpec { work, bounds, timeout: *timeout })?;
+        let bounds = self.sandbox.bounds.within(&tool.limits);
+        let plan = compile::call(grant, &self.sandbox.facts, CallSpec { work, bounds, timeout: *timeout })?;
         // A declared tool has a sandbox of its own, which is made with what is left to it.
         let sub_policy = judged.sub_policy().filter(|_| own.is_none());
         let (mut plan, places) = self.narrowed(plan, grant, sub_policy)?;
         plan.as_spelt = self.gate.passes_by_path(tool, judged);
         if tool.executor.reads_alone() {
-            plan = compile::reading_alone(plan, self.plan(), &self.facts);
+            plan = compile::reading_alone(plan, self.plan(), &self.sandbox.facts);
         }
         if let Some(network) = &mut plan.network {
             network.secured.clone_from(secured);
@@ -168,7 +168,7 @@ impl Session {
         let Some(sub_policy) = sub_policy else { return Ok((plan, GrantedPlaces::default())) };
         let places = GrantedPlaces::of(sub_policy, grant);
         places.refuse_links()?;
-        Ok((compile::narrowed(plan, grant, sub_policy, self.plan(), &self.facts)?, places))
+        Ok((compile::narrowed(plan, grant, sub_policy, self.plan(), &self.sandbox.facts)?, places))
     }
 
     /// For the envelope.

@@ -31,10 +31,10 @@ impl Session {
         });
         limits::tell_left(&mut data, end);
         super::shell::add_notes(&mut data, self.notes_of(program, end));
-        let wall = self.bounds.value(LimitName::Wall);
+        let wall = self.sandbox.bounds.value(LimitName::Wall);
         let mut metadata = Metadata::new(limits::ms(duration));
         metadata.enforced = super::enforced(self, program.steps());
-        metadata.limits = limits::of_program(&self.bounds, end, wall, None, program.changes());
+        metadata.limits = limits::of_program(&self.sandbox.bounds, end, wall, None, program.changes());
         metadata.changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         let mut envelope = ResultEnvelope::output(data, metadata);
         if let Some(recording) = program.take_recording() {
@@ -75,9 +75,9 @@ impl Session {
     /// Which limit a program of this session was ended for, and what to do about it. `None` if it ended otherwise.
     #[must_use]
     pub fn ended_for(&self, end: &ProgramEnd) -> Option<Denial> {
-        let late = || self.bounds.value(LimitName::Wall).filter(|_| end.timed_out);
-        let hit = limits::ended_for(&self.bounds, end, None);
+        let late = || self.sandbox.bounds.value(LimitName::Wall).filter(|_| end.timed_out);
+        let hit = limits::ended_for(&self.sandbox.bounds, end, None);
         let hit = hit.or_else(|| Some(LimitHit::new(LimitName::Wall, late()?)))?;
-        Some(limits::denial(&self.bounds, hit, end.left))
+        Some(limits::denial(&self.sandbox.bounds, hit, end.left))
     }
 }

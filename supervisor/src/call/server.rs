@@ -37,7 +37,7 @@ impl Session {
         known: &mut Known,
     ) -> Result<Done, CallError> {
         let failed = |source| CallError::Output { what: "make streams for the server", source };
-        let client = self.client_of(&plan, &args, self.tools.now().output_limit(&tool.name))?;
+        let client = self.client_of(&plan, &args, self.tools.lifecycle.now().output_limit(&tool.name))?;
         let mut args = args;
         let (timeout, bounds) = (plan.timeout, plan.bounds);
         if let Value::Object(args) = &mut args {
@@ -49,12 +49,12 @@ impl Session {
             Work::Tool { .. } => Vec::new(),
         };
         let (stdio, streams) = Stdio::joined().map_err(failed)?;
-        let started = self.opened.program(plan, (stdio, None), Some(turn)).await;
+        let started = self.sandbox.opened.program(plan, (stdio, None), Some(turn)).await;
         let mut program = started.map_err(|error| did_not_start(&argv, error))?;
         known.steps = program.steps().to_vec();
         // It touches nothing that another call could change, and the program has the call's turn.
         let beside = Turns::default().take(Concurrency::SideBySide).await;
-        let asked = self.opened.tool_beside(client, args, streams, beside).await;
+        let asked = self.sandbox.opened.tool_beside(client, args, streams, beside).await;
         let end = ended(&mut program).await?;
         let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         known.changes.clone_from(&changes);
@@ -83,13 +83,13 @@ impl Session {
         let needs = CallNeeds { read: vec![path.clone()], read_below: vec![root.clone()], ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Tool { name: NAME.to_owned(), paths: vec![path, root], limit };
-        let mut bounds = self.bounds;
+        let mut bounds = self.sandbox.bounds;
         bounds.memory = bounds.memory.min(MEMORY);
         // It gives up with the server, and says why.
         let timeout = server.timeout.saturating_add(GRACE);
-        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
+        let plan = compile::call(&grant, &self.sandbox.facts, CallSpec { work, bounds, timeout })?;
         let client = server.its_client(plan);
-        if self.opened.reads(&client) {
+        if self.sandbox.opened.reads(&client) {
             return Ok(client);
         }
         let text = "no worker of this session can talk to a language server: it is for one call, or it may read the file only as long \

@@ -49,12 +49,12 @@ impl Session {
         let (timeout, bounds) = (plan.timeout, plan.bounds);
         let command = words(&plan.work);
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
-        let mut program = self.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
+        let mut program = self.sandbox.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
-        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
-        let rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let limit = usize::try_from(self.tools.lifecycle.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let rest = Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
         let mut head = Head::new(limit, rest);
         let patience = timeout.saturating_add(GRACE);
         let followed = head.follow(&program, &mut pipe, bounds.output, on_output);

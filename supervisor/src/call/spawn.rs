@@ -80,7 +80,7 @@ impl Session {
     }
 
     fn private_place(&self) -> HostPath {
-        self.facts.private.inside.as_path().join("tmp").into()
+        self.sandbox.facts.private.inside.as_path().join("tmp").into()
     }
 
     async fn spawn_in(
@@ -116,14 +116,14 @@ impl Session {
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::program(argv, working_dir.clone());
-        let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
-        let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
+        let spec = CallSpec { work, bounds: self.sandbox.bounds, timeout: FOREVER };
+        let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.sandbox.facts, spec)? };
         let plan = self.pass_of_host((&needs, &working_dir), plan)?;
         self.still_there()?;
         // Whoever ends the session waits for those that start, and then ends what runs.
         let starting = match &agents {
             Some(_) => None,
-            None => Some(self.agents_program.take(Concurrency::SideBySide).await),
+            None => Some(self.family.agents_program.take(Concurrency::SideBySide).await),
         };
         if self.aborts.have_ended() {
             return Err(CallError::Ended);
@@ -131,7 +131,7 @@ impl Session {
         // Nothing runs that is not recorded.
         recording.start().await?;
         let (turn, endpoint) = agents.map_or((None, None), |OfAgent { turn, endpoint }| (Some(turn), endpoint));
-        let started = self.opened.program(plan, (stdio, endpoint), turn).await;
+        let started = self.sandbox.opened.program(plan, (stdio, endpoint), turn).await;
         drop(starting);
         Ok(started?)
     }

@@ -22,7 +22,7 @@ impl Session {
     /// The arguments, of a call that runs tests with what runs them. A file that the session may not read is as if it were not there.
     pub(crate) async fn with_runner(&self, tool: Option<&Tool>, args: Value) -> Result<Value, CallError> {
         let runs_tests = tool.is_some_and(|tool| tool.executor.runs_tests());
-        if !runs_tests || args.get(RUNNER).is_some() || !self.opened.has_readers() {
+        if !runs_tests || args.get(RUNNER).is_some() || !self.sandbox.opened.has_readers() {
             return Ok(args);
         }
         for (marker, runner) in MARKERS {
@@ -44,10 +44,14 @@ impl Session {
         let Ok(grant) = self.check(&needs) else { return Ok(false) };
         let args = json!({ "path": path, "byte_length": 1 });
         let work = Work::Tool { name: "read".to_owned(), paths: vec![path], limit: 16 };
-        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout: TIMEOUT })?;
+        let plan = compile::call(
+            &grant,
+            &self.sandbox.facts,
+            CallSpec { work, bounds: self.sandbox.bounds, timeout: TIMEOUT },
+        )?;
         // It tells of a name whether it is there, and changes nothing.
         let turn = Turns::default().take(Concurrency::SideBySide).await;
-        let run = self.opened.tool(ApprovedPlan::of_the_runner(plan), args, turn).await?;
+        let run = self.sandbox.opened.tool(ApprovedPlan::of_the_runner(plan), args, turn).await?;
         Ok(run.end.is_ok())
     }
 }

@@ -27,7 +27,7 @@ impl Session {
         }
         match run.end {
             Ok(ToolOutput { data, truncated, rest, lost }) => {
-                let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
+                let mut kept = Rest { tool, outputs: self.sandbox.outputs.as_ref(), file: None, lost };
                 if !rest.is_empty() {
                     kept.add(&rest);
                 }

@@ -103,19 +103,19 @@ impl Session {
         name: &'static str,
         args: Value,
     ) -> Result<Result<Value, &'static str>, CallError> {
-        if !self.opened.has_readers() {
+        if !self.sandbox.opened.has_readers() {
             let source = std::io::Error::other("this session is for one call; open one for many");
             return Err(CallError::Output { what, source });
         }
         let grant =
             self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
         let work = Work::Tool { name: name.to_owned(), paths: Vec::new(), limit: 0 };
-        let mut bounds = self.bounds;
+        let mut bounds = self.sandbox.bounds;
         (bounds.memory, bounds.cpu) = (bounds.memory.min(MEMORY), bounds.cpu.min(TIMEOUT));
-        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;
+        let plan = compile::call(&grant, &self.sandbox.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;
         // It touches nothing that another call could change, and waits for none.
         let turn = Turns::default().take(Concurrency::SideBySide).await;
-        match self.opened.tool(ApprovedPlan::of_the_grammar(plan), args, turn).await {
+        match self.sandbox.opened.tool(ApprovedPlan::of_the_grammar(plan), args, turn).await {
             Ok(run) => match run.end {
                 Ok(output) => Ok(Ok(output.data)),
                 Err(failed) => Err(CallError::Tool(failed.text)),

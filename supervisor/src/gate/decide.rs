@@ -643,7 +643,7 @@ fn parts<'a>(
     (files(&needs.write, Capability::FsWrite).chain(hosts).collect(), read.collect())
 }
 
-/// S1 X1-17: what a session that is halted ([`Session::is_halted`](crate::Session::is_halted) says to whoever runs it, as one line of JSON.
+/// S1 X1-17: what a session that is halted ([`Session::is_halted`](crate::Session::is_halted)) says to whoever runs it, as one line of JSON.
 #[must_use]
 pub fn interaction_required(session: &str, tool: &str, why: &str) -> serde_json::Value {
     json!({

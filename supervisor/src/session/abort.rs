@@ -15,10 +15,10 @@ impl Session {
     pub async fn abort(&self) {
         self.aborts.tell();
         let in_turn = self.turns.queue(Concurrency::Alone).await;
-        self.children.stop().await;
+        self.family.children.stop().await;
         // A call keeps its turn for as long as anything of it runs.
         drop(in_turn.turn().await);
-        drop(self.agents_program.take(Concurrency::Alone).await);
+        drop(self.family.agents_program.take(Concurrency::Alone).await);
     }
 
     /// Aborts what is in flight and ends the session. In a store it is closed: nobody continues it, and the files of its outputs

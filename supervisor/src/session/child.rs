@@ -22,7 +22,7 @@ use callgate_worker::way::Id;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::agents::Kept;
+use super::agents::{Agents, Kept};
 use super::endpoint::AgentEndpoint;
 use super::open::{bounds, effective};
 use super::rules::rules;
@@ -39,6 +39,7 @@ use crate::registry::hosted::skill;
 use crate::registry::{Registry, Tool, ToolState};
 use crate::store::{Parent, Room};
 use crate::supervisor::Supervisor;
+use crate::turn::Turns;
 
 /// Runs agents whose manifest names no program: a host's own loop of model and tools ([`SessionSpec::agent_runner`]).
 pub trait AgentRunner: Send + Sync + fmt::Debug {
@@ -114,6 +115,26 @@ pub(crate) struct Opening {
     lineage: Lineage,
     /// How many rules its parent had been given when its own were taken from it.
     rules: usize,
+}
+
+/// Subagents of a session, and its own place among them.
+pub(crate) struct Family {
+    /// The subagents that it has started.
+    pub(crate) children: Children,
+    /// Records of those that work in the background.
+    pub(crate) agents: Agents,
+    /// Record that its parent keeps of it, if it is a subagent that works in the background.
+    pub(crate) kept: Option<Arc<Kept>>,
+    pub(crate) rearing: Rearing,
+    /// Turns of the program that is this session's agent, if a program is.
+    pub(crate) agents_program: Turns,
+}
+
+impl Family {
+    pub(super) fn new(rearing: Rearing, kept: Option<Arc<Kept>>) -> Self {
+        let (children, agents) = (Children::default(), Agents::default());
+        Self { children, agents, kept, rearing, agents_program: Turns::default() }
+    }
 }
 
 /// Facts that are equal in a whole family of sessions.
@@ -287,32 +308,33 @@ impl Session {
         if let Err(error) = tools.add_inbox() {
             tracing::warn!(error = &error as &dyn std::error::Error, "a subagent takes no input");
         }
-        let tools = tools.only(|tool| self.tools.state(&tool.name) == ToolState::Active && !tool.is_single_level());
+        let tools =
+            tools.only(|tool| self.tools.lifecycle.state(&tool.name) == ToolState::Active && !tool.is_single_level());
         if let Some(wanted) = &mut manifest.tools {
             wanted.retain(|name| tools.tools().any(|tool| tool.is_called(name)));
         }
         // A variable may hold a credential, whatever it is called (X0-27).
-        let mut env = self.rearing.env.clone();
+        let mut env = self.family.rearing.env.clone();
         env.pass.retain(|name| declared.env.contains(name));
         env.set.retain(|name, _| declared.env.contains(name));
         manifest.env = Env::default();
         let spec = SessionSpec {
-            workspace: self.roots.iter().map(|root| root.path().as_path().to_owned()).collect(),
-            ad_hoc: self.rearing.ad_hoc.clone(),
-            user_data: self.rearing.user_data.clone(),
+            workspace: self.sandbox.roots.iter().map(|root| root.path().as_path().to_owned()).collect(),
+            ad_hoc: self.family.rearing.ad_hoc.clone(),
+            user_data: self.family.rearing.user_data.clone(),
             manifest: Some(manifest),
             profile: Some(self.gate.profile.clone()),
             strength: self.strength().into(),
-            limits: self.rearing.limits,
+            limits: self.family.rearing.limits,
             env,
-            watch_execs: self.rearing.watch_execs,
-            approvers: self.rearing.approvers.clone(),
-            patience: self.rearing.patience,
-            coercion: self.coercion,
+            watch_execs: self.family.rearing.watch_execs,
+            approvers: self.family.rearing.approvers.clone(),
+            patience: self.family.rearing.patience,
+            coercion: self.tools.coercion,
             title: Some(agent.to_owned()),
-            allow_home: self.rearing.allow_home,
-            agent_runner: self.rearing.runner.clone(),
-            agent_endpoint: self.rearing.endpoint.clone(),
+            allow_home: self.family.rearing.allow_home,
+            agent_runner: self.family.rearing.runner.clone(),
+            agent_endpoint: self.family.rearing.endpoint.clone(),
             ..SessionSpec::new(PathBuf::new())
         };
         Some((spec, tools))
@@ -324,7 +346,7 @@ impl Session {
         let offered = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref());
         let tools = tools.only(|tool| offered.is_none_or(|offered| offered.iter().any(|name| tool.is_called(name))));
         if has_skills(&tools)
-            && let Some(requires) = skill::requires(&self.unlinked)
+            && let Some(requires) = skill::requires(&self.sandbox.unlinked)
         {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }
@@ -355,21 +377,21 @@ impl Session {
             manifest.tools = Some(narrowed(manifest.tools.take(), only, &tools));
         }
         let is_listed = self.manifest.as_ref()?.agents.get(agent)?.inspectable;
-        let reared = self.children.reared();
+        let reared = self.family.children.reared();
         let rules = self.gate.rules().inherited();
         let lineage = Lineage {
-            supervisor: self.rearing.supervisor.clone(),
+            supervisor: self.family.rearing.supervisor.clone(),
             parent: self.id.clone(),
             call: call.to_owned(),
             agent: agent.to_owned(),
             is_listed,
-            depth: self.rearing.depth + 1,
+            depth: self.family.rearing.depth + 1,
             bound: most.as_parent(),
             rules,
             watchdogs: Arc::clone(&self.gate.watchdogs),
             inherited: Some(Inherited { tools, skills: self.notebook.skills.found() }),
-            roots: self.roots.iter().map(Place::id).collect(),
-            ancestry: self.rearing.ancestry.clone(),
+            roots: self.sandbox.roots.iter().map(Place::id).collect(),
+            ancestry: self.family.rearing.ancestry.clone(),
             halt: Arc::clone(&self.gate.halt),
             asking: self.gate.people.turn(),
             kept: None,
@@ -380,7 +402,7 @@ impl Session {
     /// A rule that denies or asks was added to its parent: it holds here too, whatever its own rules say (X0-25).
     fn inherit(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "its parent's session".to_owned() };
-        let mut reared = self.children.reared();
+        let mut reared = self.family.children.reared();
         let mut rules = self.gate.rules_to_change();
         rules.inherit(rule, &source, &self.variables).map_err(OpenError::Rule)?;
         drop(rules);
@@ -389,7 +411,7 @@ impl Session {
 
     /// Reason why calls of its ancestors, or its own, would choose what this program is.
     pub(crate) fn chosen_by_calls(&self, program: &HostPath) -> Option<String> {
-        chosen_by_calls(program, self.most(), &self.facts.path)
+        chosen_by_calls(program, self.most(), &self.sandbox.facts.path)
     }
 
     /// Reason why calls of this session would choose what a command is that another session starts: its program, or a
@@ -408,7 +430,7 @@ impl Session {
     ) -> Option<String> {
         let (program, arguments) = argv.split_first()?;
         let path = |word: &OsStr| HostPath::from(PathBuf::from(word));
-        if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.facts.path) {
+        if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.sandbox.facts.path) {
             return Some(why);
         }
         arguments.iter().chain(variables).find_map(|word| {
@@ -434,7 +456,7 @@ impl Session {
 
     /// The most that its family may.
     fn most(&self) -> &EffectiveSet {
-        self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective)
+        self.family.rearing.ancestry.most.as_deref().unwrap_or(&self.effective)
     }
 
     /// Ends a child: what is in flight is aborted, and nothing runs in it from now on, whoever has kept it.
@@ -442,7 +464,7 @@ impl Session {
         self.aborts.end();
         self.abort().await;
         self.background.end().await;
-        self.opened.end_programs().await;
+        self.sandbox.opened.end_programs().await;
         if let Err(error) = self.recorder.close() {
             tracing::warn!(error = &error as &dyn std::error::Error, "the end of a subagent's session is not recorded");
         }

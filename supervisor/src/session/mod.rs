@@ -10,43 +10,44 @@ mod open;
 mod part;
 mod policy_files;
 mod rules;
+mod sandbox;
 mod spec;
 mod tools;
 mod warning;
 
-pub(crate) use agents::{AgentStatus, Agents, Kept, Swarm};
+pub(crate) use agents::{AgentStatus, Kept, Swarm};
 pub(crate) use background::{Background, Ended, Status, Stop, Task};
 pub use child::{AgentRun, AgentRunner, AgentTask};
-pub(crate) use child::{Children, InFlight, Lineage, Opening, Places, Queue, Reared, Rearing};
+pub(crate) use child::{Family, InFlight, Lineage, Opening, Places, Queue, Reared, Rearing};
 pub(crate) use endpoint::Served;
 pub use endpoint::{AgentEndpoint, AgentServed, AgentService};
 pub(crate) use notebook::Notebook;
+pub(crate) use sandbox::Sandbox;
 pub use spec::{Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 pub use tools::ReloadError;
+pub(crate) use tools::Tools;
 pub use warning::Warning;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::Bounds;
-use callgate_policy::manifest::{Env, Manifest};
+use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
+use callgate_policy::plan::compile::{self, LeftOut};
 use callgate_policy::plan::env::{self, Variable};
 use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::variable::Variables;
 
 use crate::aborts::Aborts;
-use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
+use crate::confine::{Launcher, Stdio, Terminal, TerminalError, WindowSize};
 use crate::etc;
 use crate::gate::Gate;
-use crate::gate::execs::Watching;
 use crate::host;
-use crate::place::{Changeable, Looked, Place};
-use crate::registry::{Databases, Lifecycle};
+use crate::place::Place;
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -54,59 +55,30 @@ use crate::turn::Turns;
 pub struct Session {
     pub(crate) id: String,
     pub(crate) manifest: Option<Arc<Manifest>>,
-    pub(crate) tools: Lifecycle,
-    /// Where they come from.
-    sources: Mutex<tools::Sources>,
+    pub(crate) tools: Tools,
     pub(crate) effective: EffectiveSet,
     warnings: Vec<Warning>,
     pub(crate) gate: Gate,
     pub(crate) variables: Variables,
-    /// Answers for every program that is about to run, where somebody wants to see those.
-    _watching: Option<Watching>,
-    pub(crate) coercion: Coercion,
-    /// Where shells start that do not say, if not in the first root.
-    pub(crate) shell_dir: Option<HostPath>,
-    pub(crate) facts: HostFacts,
-    /// Things that it is bound to.
-    looked: Looked,
-    pub(crate) bounds: Bounds,
-    pub(crate) opened: Opened,
-    /// `None` if nothing is kept of what results have no room for.
-    pub(crate) outputs: Option<Outputs>,
+    pub(crate) sandbox: Sandbox,
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
-    /// State that it keeps for the tools that it answers itself.
     pub(crate) notebook: Notebook,
     pub(crate) turns: Turns,
     pub(crate) aborts: Aborts,
     /// Programs that calls have started and not waited for.
     pub(crate) background: Background,
-    /// The subagents that it has started.
-    pub(crate) children: Children,
-    /// Records of those that work in the background.
-    pub(crate) agents: Agents,
-    /// Record that its parent keeps of it, if it is a subagent that works in the background.
-    pub(crate) kept: Option<Arc<Kept>>,
-    pub(crate) rearing: Rearing,
-    /// Turns of the program that is this session's agent, if a program is.
-    pub(crate) agents_program: Turns,
-    /// Databases that are configured for the tools that query them.
-    pub(crate) databases: Databases,
-    env: Env,
-    plan: SessionPlan,
-    /// Held, to notice one that is replaced.
-    roots: Vec<Place>,
-    /// Where calls may have put links.
-    changeable: Changeable,
-    /// Places that are granted because they were looked at, which was by no link.
-    unlinked: Vec<HostPath>,
+    pub(crate) family: Family,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     launcher: Launcher,
 }
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("strength", &self.facts.strength).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("strength", &self.sandbox.facts.strength)
+            .finish_non_exhaustive()
     }
 }
 
@@ -149,24 +121,24 @@ impl Session {
     pub fn environment(&self) -> Vec<Variable> {
         let offline = compile::is_offline(&self.effective);
         // It was made from the same when the session was opened.
-        env::explain(env::Sources { facts: &self.facts, env: &self.env, offline }).unwrap_or_default()
+        env::explain(env::Sources { facts: &self.sandbox.facts, env: &self.sandbox.env, offline }).unwrap_or_default()
     }
 
     /// The limits of each call.
     #[must_use]
     pub fn bounds(&self) -> &Bounds {
-        &self.bounds
+        &self.sandbox.bounds
     }
 
     /// The strength that the session has: what was chosen, or the best that the host offers.
     #[must_use]
     pub fn strength(&self) -> Strength {
-        self.plan.strength
+        self.sandbox.plan.strength
     }
 
     /// Confinement of the session, in words: what is readable and writable, for which manifest or tool, and how.
     pub fn explain(&self) -> impl std::fmt::Display + '_ {
-        &self.plan
+        &self.sandbox.plan
     }
 
     /// The plan that the session was confined by, for callgate's own tests and measurements. Its parts change with each
@@ -174,26 +146,26 @@ impl Session {
     #[doc(hidden)]
     #[must_use]
     pub fn plan(&self) -> &SessionPlan {
-        &self.plan
+        &self.sandbox.plan
     }
 
     /// Finds what has to be granted for a program to start that lies in `/usr` or `/opt` and is somebody's own there, by its path or by its
     /// name on this process's `PATH`. `None` for any other program.
     #[must_use]
     pub fn not_shared(&self, program: &OsStr) -> Option<PathBuf> {
-        let left_out = self.facts.path_left_out.iter().filter(|(_, why)| *why == LeftOut::NotReadable);
+        let left_out = self.sandbox.facts.path_left_out.iter().filter(|(_, why)| *why == LeftOut::NotReadable);
         let named = match Path::new(program).components().count() {
             1 => left_out.map(|(directory, _)| directory.as_path().join(program)).collect(),
             _ => vec![PathBuf::from(program)],
         };
         let mut found =
             named.iter().filter(|path| host::is_startable(path)).filter_map(|path| path.canonicalize().ok());
-        found.find_map(|path| etc::not_shared(&path, &self.facts.shared))
+        found.find_map(|path| etc::not_shared(&path, &self.sandbox.facts.shared))
     }
 
     /// The steps that confined the session, each confirmed.
     pub fn steps(&self) -> impl Iterator<Item = &StepReport> {
-        self.opened.steps()
+        self.sandbox.opened.steps()
     }
 
     /// Makes a terminal for one program of this session: `spawn` it with the [`Stdio`]. It is the program's controlling
@@ -205,17 +177,17 @@ impl Session {
     /// # Errors
     /// [`TerminalError`] if the host gives no pseudo-terminal.
     pub fn terminal(&self, size: WindowSize) -> Result<(Terminal, Stdio), TerminalError> {
-        self.opened.terminal(size, self.facts.identity)
+        self.sandbox.opened.terminal(size, self.sandbox.facts.identity)
     }
 
     /// The workspace's first root, held.
     pub(crate) fn first_root(&self) -> Option<&Place> {
-        self.roots.first()
+        self.sandbox.roots.first()
     }
 
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old
     /// ones, wherever they are now.
     pub(crate) fn replaced_root(&self) -> Option<&HostPath> {
-        self.roots.iter().find(|root| !root.is_there()).map(Place::path)
+        self.sandbox.roots.iter().find(|root| !root.is_there()).map(Place::path)
     }
 }

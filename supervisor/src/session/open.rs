@@ -1,7 +1,7 @@
 //! Opening a session: what is in force, and confining its processes to that.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
 use callgate_policy::effective::{Bound, Contribution, DEBUG, Declared, EffectiveSet, Kind, Source, beyond, narrow};
@@ -21,13 +21,13 @@ use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
-use super::agents::Agents;
 use super::background::Background;
 use super::policy_files;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{
-    Children, Lineage, Notebook, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
+    Family, Lineage, Notebook, Overflow, Rearing, Sandbox, Session, SessionSpec, StrengthChoice, Tools, Warning,
+    WatchdogObject,
 };
 use crate::aborts::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
@@ -40,7 +40,7 @@ use crate::id::new_id;
 use crate::open_error::OpenError;
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Databases, Lifecycle, Registry};
+use crate::registry::{Databases, Registry};
 use crate::store::{
     self, Kept, KnownOutputs, NewSession, PolicyDigests, Recorder, Redaction, Store, StoreError, Stored,
 };
@@ -239,39 +239,35 @@ impl Supervisor {
             return Err(OpenError::OtherProject { path: project.root().clone() });
         }
         recorder.stands(outputs.as_ref().and_then(Outputs::to_know))?;
+        let sandbox = Sandbox {
+            _watching: watching,
+            facts,
+            looked,
+            bounds,
+            opened,
+            outputs,
+            shell_dir,
+            env,
+            plan,
+            roots,
+            changeable,
+            unlinked: beside,
+        };
         Ok(Session {
             id,
             manifest,
-            tools: Lifecycle::new(registry),
-            sources: Mutex::new(sources),
+            tools: Tools::new(registry, sources, databases, spec.coercion),
             effective,
             warnings,
             gate,
             variables,
-            _watching: watching,
-            coercion: spec.coercion,
-            shell_dir,
-            roots,
-            unlinked: beside,
-            changeable,
-            facts,
-            looked,
-            databases,
-            env,
-            plan,
-            bounds,
-            opened,
-            outputs,
+            sandbox,
             recorder,
             notebook: Notebook::new(kept.notes, skills),
             turns: Turns::default(),
             aborts: Aborts::default(),
             background: Background::default(),
-            children: Children::default(),
-            agents: Agents::default(),
-            kept: lineage.and_then(|lineage| lineage.kept),
-            rearing,
-            agents_program: Turns::default(),
+            family: Family::new(rearing, lineage.and_then(|lineage| lineage.kept)),
             launcher: self.launcher.clone(),
         })
     }

@@ -41,7 +41,7 @@ impl Session {
     pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
         let own = part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))?;
         // A link may lead elsewhere since the session was opened.
-        match leads_out(&own, real_path, |path| self.looked.real(path).or_else(|| real_path(path))) {
+        match leads_out(&own, real_path, |path| self.sandbox.looked.real(path).or_else(|| real_path(path))) {
             None => Ok(own),
             Some(error) => {
                 let denial = Denial::new(Layer::Host, format!("what {} requires", tool.name), with_causes(&error));
@@ -59,7 +59,7 @@ impl Session {
     ) -> Result<Part, CallError> {
         let plan = self.plan_of_part(own, (env, slot), bounds)?;
         let temporary = plan.private.inside.as_path().join("tmp").into();
-        let mut opened = Opened::open(&self.launcher, plan, (None, None), self.opened.groups()).await?;
+        let mut opened = Opened::open(&self.launcher, plan, (None, None), self.sandbox.opened.groups()).await?;
         let watching = opened.tracer().map(|tracer| self.gate.watch(tracer));
         Ok(Part { opened, temporary, _watching: watching })
     }
@@ -70,11 +70,11 @@ impl Session {
         (env, slot): (&Env, Option<&HostPath>),
         bounds: &Bounds,
     ) -> Result<SessionPlan, CallError> {
-        let (strength, identity) = (self.facts.strength, self.facts.identity);
+        let (strength, identity) = (self.sandbox.facts.strength, self.sandbox.facts.identity);
         // What other calls may write, of this session or another one of the workspace, must not hold it either.
-        let ancestry = &self.rearing.ancestry;
+        let ancestry = &self.family.rearing.ancestry;
         let asked = ancestry.asked.iter().map(AskedFor::directory);
-        let others = ancestry.written.iter().chain(&self.facts.workspace).cloned().chain(asked);
+        let others = ancestry.written.iter().chain(&self.sandbox.facts.workspace).cloned().chain(asked);
         let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {
@@ -86,16 +86,16 @@ impl Session {
         };
         let mut facts = host::facts(
             (strength, Calls::One),
-            self.facts.landlock_abi,
+            self.sandbox.facts.landlock_abi,
             identity,
             private,
-            self.facts.workspace.clone(),
-            (own, Some(self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
-            &self.changeable,
+            self.sandbox.facts.workspace.clone(),
+            (own, Some(self.family.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
+            &self.sandbox.changeable,
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
-        let plan = compile::session(own, &facts, env, bounds)?.keeping(&self.plan.protection.policy);
+        let plan = compile::session(own, &facts, env, bounds)?.keeping(&self.sandbox.plan.protection.policy);
         let state = slot.map(|slot| FsRule {
             path: slot.clone(),
             access: FsAccess::Kept,
@@ -114,10 +114,13 @@ impl Session {
         let denied = |what: String, error: &OpenError| {
             CallError::Denied(Box::new(Denial::new(Layer::Host, what, with_causes(error))))
         };
-        let looked = place::look((&self.roots, &self.unlinked), &self.changeable, grants, identity)
-            .map_err(|(path, misled)| denied(path.to_string(), &OpenError::misled(format!("grant {path}"), misled)))?;
+        let looked =
+            place::look((&self.sandbox.roots, &self.sandbox.unlinked), &self.sandbox.changeable, grants, identity)
+                .map_err(|(path, misled)| {
+                    denied(path.to_string(), &OpenError::misled(format!("grant {path}"), misled))
+                })?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
-        let most = |path: &Path| self.looked.real(path).or_else(|| real_path(path));
+        let most = |path: &Path| self.sandbox.looked.real(path).or_else(|| real_path(path));
         let barred = Barred { allow_home: false, user_tools: None, store: None };
         let refused = match leads_out(own, |path| looked.real(path), most) {
             Some(error) => Err(error),
@@ -125,7 +128,7 @@ impl Session {
         };
         refused.map_err(|error| denied("what the tool requires".to_owned(), &error))?;
         let plan = plan.bound_to(looked.seen, &facts.toolchains);
-        Ok(match self.plan.watched {
+        Ok(match self.sandbox.plan.watched {
             Some(by) => plan.watched(by),
             None => plan,
         })

@@ -118,7 +118,7 @@ impl Session {
     /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
     pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
-        let mut reared = self.children.reared();
+        let mut reared = self.family.children.reared();
         let mut rules = self.gate.rules_to_change();
         // What makes no sense is not kept, and what cannot be kept is not in force.
         let mut with = rules.clone();

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use callgate_policy::effective::{
     Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
@@ -24,7 +24,7 @@ use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, Way};
 
 use super::open::{Barred, bounds, effective, further_directories, roots, variables};
-use super::{Session, SessionSpec, Warning};
+use super::{Coercion, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
@@ -32,7 +32,8 @@ use crate::open_error::OpenError;
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{
-    Azure, Executor, Layer, LeftOut, Registry, RegistryError, Rlm, Searches, TOKEN, Tool, ToolState, counts, of_surface,
+    Azure, Databases, Executor, Layer, LeftOut, Lifecycle, Registry, RegistryError, Rlm, Searches, TOKEN, Tool,
+    ToolState, counts, of_surface,
 };
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
@@ -632,6 +633,21 @@ impl Registry {
     }
 }
 
+/// Tools of a session, and where they come from.
+pub(crate) struct Tools {
+    pub(crate) lifecycle: Lifecycle,
+    sources: Mutex<Sources>,
+    /// Databases that are configured for the tools that query them.
+    pub(crate) databases: Databases,
+    pub(crate) coercion: Coercion,
+}
+
+impl Tools {
+    pub(super) fn new(registry: Registry, sources: Sources, databases: Databases, coercion: Coercion) -> Self {
+        Self { lifecycle: Lifecycle::new(registry), sources: Mutex::new(sources), databases, coercion }
+    }
+}
+
 impl Session {
     /// Tools that are declared and not there, and why.
     #[must_use]
@@ -642,21 +658,21 @@ impl Session {
     /// State of a tool: whether its calls are carried out; `None` if there is no such tool.
     #[must_use]
     pub fn tool_state(&self, name: &str) -> Option<ToolState> {
-        self.registry().find(name).map(|tool| self.tools.state(&tool.name))
+        self.registry().find(name).map(|tool| self.tools.lifecycle.state(&tool.name))
     }
 
     /// Takes no more calls of a tool, and returns when those in flight have ended (S1-20). A second time it changes nothing.
     /// Dropping the future takes nothing back.
     pub async fn deactivate_tool(&self, name: &str) {
         if let Some(tool) = self.registry().find(name) {
-            self.tools.deactivate(&tool.name).await;
+            self.tools.lifecycle.deactivate(&tool.name).await;
         }
     }
 
     /// Takes calls of a tool again.
     pub fn activate_tool(&self, name: &str) {
         if let Some(tool) = self.registry().find(name) {
-            self.tools.activate(&tool.name);
+            self.tools.lifecycle.activate(&tool.name);
         }
     }
 
@@ -665,12 +681,12 @@ impl Session {
     pub async fn dispose_tool(&self, name: &str) -> bool {
         let registry = self.registry();
         let Some(tool) = registry.find(name).map(|tool| tool.name.clone()) else { return false };
-        self.tools.deactivate(&tool).await;
+        self.tools.lifecycle.deactivate(&tool).await;
         let without = |now: &Registry| -> Result<_, std::convert::Infallible> {
             let was_there = now.find(&tool).is_some();
             Ok((now.without(&tool), was_there))
         };
-        match self.tools.replace(without).await {
+        match self.tools.lifecycle.replace(without).await {
             Ok(was_there) => was_there,
             Err(never) => match never {},
         }
@@ -686,7 +702,7 @@ impl Session {
     /// [`ReloadError`]; then nothing has changed.
     pub async fn reload_tools(&self) -> Result<(), ReloadError> {
         let load = |_now: &Registry| -> Result<_, ReloadError> {
-            let mut sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut sources = self.tools.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if let Some(project) = &sources.project {
                 let found = match project.find_again()? {
                     FoundProject::Trusted(found) => *found,
@@ -701,12 +717,12 @@ impl Session {
             if sources.inherited.is_some() {
                 keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
             } else {
-                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
+                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.sandbox.changeable));
             }
             self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, ()))
         };
-        self.tools.replace(load).await
+        self.tools.lifecycle.replace(load).await
     }
 
     /// Offers these tools of a server ([`Tool::remote`]), in place of those that it had before: at first, when it has others, and
@@ -715,14 +731,14 @@ impl Session {
         let swap = |now: &Registry| -> Result<_, std::convert::Infallible> {
             let tools = tools.into_iter().filter(|tool| tool.is_of(server)).collect();
             let (registry, refused) = now.with_tools_of(server, tools, &self.gate.profile);
-            let mut sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut sources = self.tools.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // Found there when tools are read again.
             sources.further.retain(|tool| !tool.is_of(server));
             sources.further.extend(registry.tools().filter(|tool| tool.is_of(server)).cloned());
             self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, refused))
         };
-        match self.tools.change(swap) {
+        match self.tools.lifecycle.change(swap) {
             Ok(refused) => refused,
             Err(never) => match never {},
         }
@@ -731,6 +747,6 @@ impl Session {
     /// The session's tools, as they are now.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
-        self.tools.now()
+        self.tools.lifecycle.now()
     }
 }

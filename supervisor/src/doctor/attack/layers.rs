@@ -149,10 +149,10 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;
     let Some(work) = prepared.work else { return Ok(String::new()) };
     let grant = everything.check(&prepared.needs).map_err(|denial| DoctorError::Attempt(denial.reason))?;
-    let spec = CallSpec { work, bounds: session.bounds, timeout: TIMEOUT };
-    let plan = compile::call(&grant, &session.facts, spec).map_err(crate::error::CallError::from)?;
+    let spec = CallSpec { work, bounds: session.sandbox.bounds, timeout: TIMEOUT };
+    let plan = compile::call(&grant, &session.sandbox.facts, spec).map_err(crate::error::CallError::from)?;
     // That it fails, in whatever way, is what is hoped for.
     let turn = session.turns.take(tool.concurrency).await;
-    let ran = session.opened.tool(ApprovedPlan::past_the_gate(plan), arguments, turn).await;
+    let ran = session.sandbox.opened.tool(ApprovedPlan::past_the_gate(plan), arguments, turn).await;
     Ok(ran.ok().and_then(|run| run.end.ok()).map(|output| output.data.to_string()).unwrap_or_default())
 }
