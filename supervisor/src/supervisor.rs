@@ -47,8 +47,8 @@ impl Builder {
         self
     }
 
-    /// Has every session recorded in this store, where it can be continued later ([`SessionSpec::resume`]). A call that cannot
-    /// be recorded is not made.
+    /// Has every session recorded in this store, where it can be continued later ([`resume`](crate::SessionSpec::resume)). A call
+    /// that cannot be recorded is not made.
     #[must_use]
     pub fn store(mut self, store: Store) -> Self {
         self.store = Some(store);
