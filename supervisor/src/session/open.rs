@@ -22,9 +22,12 @@ use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::background::Background;
+use super::barred::Barred;
+use super::believed::Believed;
 use super::policy_files;
 use super::rules::rules;
-use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
+use super::sources::{Sources, leads_out};
+use super::written::real_path;
 use super::{
     Family, Lineage, Notebook, Overflow, Rearing, Sandbox, Session, SessionSpec, StrengthChoice, Tools, Warning,
     WatchdogObject,
@@ -41,9 +44,7 @@ use crate::open_error::OpenError;
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::{Databases, Registry};
-use crate::store::{
-    self, Kept, KnownOutputs, NewSession, PolicyDigests, Recorder, Redaction, Store, StoreError, Stored,
-};
+use crate::store::{Kept, KnownOutputs, NewSession, PolicyDigests, Recorder, Redaction, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
 use crate::turn::Turns;
@@ -632,30 +633,6 @@ fn names_any(requires: &RequirementSet, kind: Kind) -> bool {
         Kind::Hosts => requires.net.hosts.is_empty(),
         Kind::Shell => requires.shell.is_empty(),
         Kind::Capabilities => requires.capabilities.is_empty(),
-    }
-}
-
-/// Places that no session reaches, by whatever name.
-#[derive(Clone, Copy)]
-pub(super) struct Barred<'a> {
-    /// Somebody insists on a home directory.
-    pub(super) allow_home: bool,
-    /// Where the user declares tools.
-    pub(super) user_tools: Option<&'a Path>,
-    /// The supervisor's own.
-    pub(super) store: Option<&'a Store>,
-}
-
-impl Barred<'_> {
-    /// Refuses grants that reach a home directory, whose keys are not granted by the way; what sessions keep; and what is believed of
-    /// the user without being asked about.
-    pub(super) fn refuse(&self, effective: &EffectiveSet) -> Result<(), OpenError> {
-        if let Some((tree, why)) = Homes::find().granted(effective).filter(|_| !self.allow_home) {
-            return Err(OpenError::Home { act: format!("grant all of {tree}"), why: why.to_string() });
-        }
-        store::refuse_reach_of_user(effective)?;
-        self.store.iter().try_for_each(|store| store.refuse_reach(effective))?;
-        refuse_to_declare(self.user_tools, effective)
     }
 }
 

@@ -16,8 +16,9 @@ use callgate_policy::plan::{
 };
 
 use super::Session;
-use super::open::Barred;
-use super::tools::{leads_out, part, real_path};
+use super::barred::Barred;
+use super::sources::{leads_out, part};
+use super::written::real_path;
 use crate::causes::with_causes;
 use crate::confine::{Opened, private_directory};
 use crate::error::CallError;

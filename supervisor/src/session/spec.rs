@@ -16,8 +16,8 @@ use callgate_policy::rules::{Rule, RuleScope};
 use callgate_policy::tool::Surface;
 use callgate_policy::watchdog::Watchdog;
 
-use super::child::AgentRunner;
-use super::endpoint::AgentEndpoint;
+use super::family::{AgentEndpoint, AgentRunner};
+use super::sources::Coercion;
 use crate::gate::AskedBy;
 use crate::gate::people::{Approver, PATIENCE};
 use crate::open_error::OpenError;
@@ -156,19 +156,6 @@ pub enum Overflow {
     Directory(PathBuf),
     /// Nowhere.
     Nowhere,
-}
-
-/// Treatment of arguments of another type than a tool's schema asks for (C-21).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Coercion {
-    /// The call is refused.
-    #[default]
-    Off,
-    /// An argument that loses nothing is taken as that type: `"5"` as 5, `"true"` as true, 5 as `"5"`, one value as a
-    /// list of one, and null as an optional argument that is absent. The result lists it
-    /// ([`callgate_policy::envelope::Metadata::coerced`]).
-    Lossless,
 }
 
 /// A watchdog that can be held by a session.
