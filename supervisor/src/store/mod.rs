@@ -7,6 +7,7 @@
 //! Whoever could write here could give a session rules and approvals of their own. So the directory and its files belong to the
 //! user alone, no link leads there, and a session whose grants would reach it is refused.
 
+mod database;
 mod error;
 mod event;
 mod forms;
@@ -29,13 +30,13 @@ use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
 use callgate_policy::profile::Profile;
 use callgate_policy::rules::Rule;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use self::database::{AGAIN, PATIENCE, is_busy, now, row_id};
 use self::place::Place;
-use self::recorder::{AGAIN, PATIENCE, now};
 use crate::host;
 use crate::id::new_id;
 
@@ -718,15 +719,6 @@ pub(crate) fn slot(tool: &str, origin: &crate::Origin, root: &HostPath) -> Resul
     };
     let path = place.join("tools").join(of).join(tool);
     Ok(place::Place::make(&path)?.path().to_owned().into())
-}
-
-/// An id for a row.
-fn row_id(of: &str) -> rusqlite::Result<String> {
-    new_id(of).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// A row of the list, and what its state is made of.

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::StoreError;
-use super::recorder::{AGAIN, PATIENCE};
+use super::database::{AGAIN, PATIENCE};
 use crate::host;
 use crate::place::{self, Unusable};
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use callgate_policy::approval::Approval;
 use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
@@ -14,19 +14,16 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use super::database::{AGAIN, PATIENCE, is_busy, now, row_id};
 use super::event::{Event, EventKind, Events};
 use super::place::Lock;
 use super::redact::Redaction;
-use super::{KnownOutputs, Notes, Store, StoreError, is_busy, row_id};
+use super::{KnownOutputs, Notes, Store, StoreError};
 use crate::causes::with_causes;
 use crate::id::new_id;
 
 /// How many events a reader may be behind.
 const BEHIND: usize = 1024;
-/// How long a write waits for another process's.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it tries meanwhile.
-pub(super) const AGAIN: Duration = Duration::from_millis(5);
 
 /// Most bytes that the session of a subagent records.
 const AGENT_MAX: u64 = 256 << 20;
@@ -579,12 +576,6 @@ impl Recorder {
             }
         }
     }
-}
-
-/// Milliseconds of Unix time.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    i64::try_from(since).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
