@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 USE = re.compile(r"(?P<public>\bpub(?:\([^)]*\))?\s+)?\buse\s+(?P<tree>[^;]+);")
 PATH = re.compile(r"(?<![\w:])(?:r#)?[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)+")
-DEFINED = re.compile(r"\b(?:struct|enum|trait|fn|const|static|type|union|macro_rules!)\s+(?:mut\s+)?(\w+)")
+# Not the lifetime of `&'static Name`.
+DEFINED = re.compile(r"(?<!')\b(?:struct|enum|trait|fn|const|static|type|union|macro_rules!)\s+(?:mut\s+)?(\w+)")
 # A re-export of a re-export, and so on; more is a circle.
 DEEPEST = 8
 

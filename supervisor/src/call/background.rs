@@ -26,7 +26,7 @@ use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::id::new_id;
-use crate::registry::hosted::background::Act;
+use crate::registry::Act;
 use crate::registry::{ShellCall, Tool, input, refuse_two_inputs, time};
 use crate::session::{Ended, Session, Status, Stop, Task};
 use crate::store::Recording;

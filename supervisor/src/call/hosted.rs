@@ -7,12 +7,15 @@ use super::skills;
 use crate::error::CallError;
 use crate::id::new_id;
 use crate::inquiry::{Inquiry, Query, Unanswered};
-use crate::registry::hosted::Hosted;
+use crate::registry::Hosted;
 use crate::registry::hosted::tool_search::{self, UNLIMITED};
 use crate::registry::{Registry, Tool};
 use crate::session::Session;
 use crate::store::{Notes, Plan, Recording, StoreError, Todo, TodoStatus};
 use crate::turn::Concurrency;
+
+/// Most names that an error lists.
+const NAMES: usize = 100;
 
 impl Session {
     /// Answers a call that all layers let pass.
@@ -94,9 +97,9 @@ impl Session {
                 "argument `query`: it is empty; give a part of a name or description".to_owned(),
             ));
         }
-        let found = tool_search::ranked(registry, query);
+        let found = ranked(registry, query);
         if found.is_empty() {
-            return Err(CallError::Told { text: tool_search::nothing(registry, query), code: ErrorCode::NotFound });
+            return Err(CallError::Told { text: nothing(registry, query), code: ErrorCode::NotFound });
         }
         let most = if args[UNLIMITED].as_u64() == Some(1) { usize::MAX } else { tool_search::MOST };
         let (told, omitted) = found.split_at(found.len().min(most));
@@ -154,4 +157,39 @@ impl Session {
     pub fn is_loaded(&self, tool: &Tool) -> bool {
         !tool.deferred || self.notebook.has_loaded(&tool.name)
     }
+}
+
+/// All deferred tools whose name or description contains the query (S3-9): by how well they fit, then by name (C-11).
+fn ranked<'a>(registry: &'a Registry, query: &str) -> Vec<&'a Tool> {
+    let query = query.to_lowercase();
+    let rank = |tool: &Tool| {
+        let name = tool.name.to_lowercase();
+        match name.find(&query) {
+            Some(_) if name == query => Some(0),
+            Some(0) => Some(1),
+            Some(_) => Some(2),
+            None => tool.description.to_lowercase().contains(&query).then_some(3),
+        }
+    };
+    let mut found: Vec<(u8, &Tool)> = deferred(registry).filter_map(|tool| Some((rank(tool)?, tool))).collect();
+    found.sort_by_key(|(rank, tool)| (*rank, tool.name.as_str()));
+    found.into_iter().map(|(_, tool)| tool).collect()
+}
+
+fn deferred(registry: &Registry) -> impl Iterator<Item = &Tool> {
+    registry.tools().filter(|tool| tool.deferred)
+}
+
+/// A miss says what there is (C-11).
+fn nothing(registry: &Registry, query: &str) -> String {
+    let mut names: Vec<&str> = deferred(registry).map(|tool| tool.name.as_str()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMES);
+    names.truncate(NAMES);
+    let there = match (names.is_empty(), more) {
+        (true, _) => "no tool is deferred: those that are listed can be called as they are".to_owned(),
+        (false, 0) => format!("there are: {}", names.join(", ")),
+        (false, more) => format!("there are: {}, and {more} more", names.join(", ")),
+    };
+    format!("no deferred tool has {query:?} in its name or description; {there}")
 }

@@ -46,7 +46,7 @@ use self::envelope::Done;
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
 use crate::gate::{Approved, Known, Task};
-use crate::registry::hosted::agents::Delegation;
+use crate::registry::Delegation;
 use crate::registry::{
     Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood, VERSION,
     is_a_pdf, not_configured, removed,

@@ -13,9 +13,9 @@ use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use super::places::GrantedPlaces;
-use crate::registry::hosted::Hosted;
-use crate::registry::hosted::agents::Delegation;
-use crate::registry::hosted::background::Act;
+use crate::registry::Act;
+use crate::registry::Delegation;
+use crate::registry::Hosted;
 use crate::registry::{Handler, Hop, Tool, instead_of_read};
 
 /// A plan that may be carried out.

@@ -10,7 +10,8 @@ use callgate_policy::profile::Profile;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use serde_json::Value;
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
 const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox, and returns what it wrote to standard output and standard \

@@ -4,22 +4,18 @@
 //! the session's; the arguments are JSON on its standard input, and the result is JSON on its standard output.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::env::is_fixed;
-use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
-use callgate_policy::tool::Subject;
+use callgate_policy::requirement::{Program, RequirementSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
-use super::layers::Directory;
-use super::{Origin, Tool};
+use super::directory::{self, Directory};
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 
 /// The longest that a definition may ask for: as long as `bash` (X2-1).
 const TIMEOUT_MAX: u64 = 600_000;
@@ -28,7 +24,7 @@ const FILES_MAX: usize = 64;
 /// The variable that names a tool's state directory.
 pub(crate) const STATE: &str = "CALLGATE_STATE";
 /// Prefix of a word of `command` or an item of `files` that lies beside the definition.
-const BESIDE: &str = "./";
+pub(super) const BESIDE: &str = "./";
 
 /// A definition as it is written.
 #[derive(Debug, Deserialize)]
@@ -69,19 +65,19 @@ pub(crate) enum Definition {
 #[derive(Debug, Clone)]
 pub(crate) struct Declaration {
     pub(crate) name: String,
-    description: String,
-    parameters: Value,
-    output_schema: Option<Value>,
-    requires: RequirementSet,
-    timeout: Option<Duration>,
-    gated: bool,
-    key: Key,
-    command: Vec<String>,
+    pub(super) description: String,
+    pub(super) parameters: Value,
+    pub(super) output_schema: Option<Value>,
+    pub(super) requires: RequirementSet,
+    pub(super) timeout: Option<Duration>,
+    pub(super) gated: bool,
+    pub(super) key: Key,
+    pub(super) command: Vec<String>,
     /// Relative to the definition's directory.
     pub(crate) files: Vec<String>,
-    env: Vec<String>,
-    state: bool,
-    deferred: bool,
+    pub(super) env: Vec<String>,
+    pub(super) state: bool,
+    pub(super) deferred: bool,
 }
 
 /// A declared tool, as its calls are carried out.
@@ -89,7 +85,7 @@ pub(crate) struct Declaration {
 pub(crate) struct Declared {
     /// Its definition.
     pub(crate) file: PathBuf,
-    command: Vec<HostPath>,
+    pub(super) command: Vec<HostPath>,
     /// Where its program was found, if that is named by its name: what was judged is what is started.
     pub(crate) found: Option<HostPath>,
     /// The variables of the caller's that it gets.
@@ -98,9 +94,9 @@ pub(crate) struct Declared {
     pub(crate) has_state: bool,
     /// Template for an "always", if the definition has one.
     pub(crate) template: Option<String>,
-    directory: Directory,
+    pub(super) directory: Directory,
     /// The files that belong to it and the digest of each when the definition was read.
-    files: Vec<(String, String)>,
+    pub(super) files: Vec<(String, String)>,
 }
 
 impl Definition {
@@ -200,7 +196,7 @@ impl Definition {
 
 /// Mistake in a definition, and the key that has it.
 struct Wrong {
-    key: Option<&'static str>,
+    pub(super) key: Option<&'static str>,
     why: String,
 }
 
@@ -245,57 +241,6 @@ impl Declaration {
     pub(super) fn runs(&self, file: &str) -> bool {
         self.command.iter().any(|word| word.strip_prefix(BESIDE) == Some(file))
     }
-
-    /// The tool, once its files have been read: `digests` has the digest of each, and `digest` that of all together.
-    pub(crate) fn tool(
-        &self,
-        origin: Origin,
-        (file, directory): (PathBuf, Directory),
-        (digests, digest): (Vec<(String, String)>, &str),
-    ) -> Tool {
-        let beside = |name: &str| HostPath::from(directory.path.join(name));
-        let command: Vec<HostPath> = self
-            .command
-            .iter()
-            .map(|word| word.strip_prefix(BESIDE).map_or_else(|| HostPath::from(word.as_str()), beside))
-            .collect();
-        let mut requires = self.requires.clone();
-        requires.fs.read.extend(self.files.iter().map(|name| PathTemplate::of_file(&beside(name))));
-        requires.shell.extend(command.first().and_then(program));
-        let (key, name, suffix) = (self.key.clone(), self.name.clone(), digest.get(..16).unwrap_or(digest).to_owned());
-        let declared = Arc::new(Declared {
-            file,
-            command,
-            found: None,
-            env: self.env.clone(),
-            has_state: self.state,
-            template: self.key.template(),
-            directory,
-            files: digests,
-        });
-        let mut tool = Tool::declared(&self.name, origin, declared)
-            .description(&self.description)
-            .parameters(self.parameters.clone())
-            .requires(requires)
-            .subject(Subject::Execute)
-            // An answer is for what the tool was: with another definition it is another key.
-            .approval_key(move |args| format!("{} (definition {suffix})", key.render(&name, args)));
-        tool.output_schema.clone_from(&self.output_schema);
-        tool.timeout = self.timeout;
-        tool.gated = self.gated;
-        tool.deferred = self.deferred;
-        tool
-    }
-}
-
-/// That the program of a tool may be started. A path that is no program's is refused when it is to be started.
-fn program(word: &HostPath) -> Option<ShellRunRequirement> {
-    let path = word.as_path();
-    let cmd = match path.is_absolute() {
-        true => Program::Path(PathTemplate::of_file(word)),
-        false => Program::parse(path.to_str()?).ok()?,
-    };
-    Some(ShellRunRequirement { cmd, args: None })
 }
 
 impl Declared {
@@ -334,9 +279,7 @@ impl Declared {
             return Err(self.directory.path.clone());
         }
         let is_same = |(name, digest): &&(String, String)| {
-            self.directory
-                .read(name, super::layers::FILE_MAX)
-                .is_ok_and(|bytes| super::layers::digest(&bytes) == *digest)
+            self.directory.read(name, directory::FILE_MAX).is_ok_and(|bytes| directory::digest(&bytes) == *digest)
         };
         match self.files.iter().find(|file| !is_same(file)) {
             None => Ok(()),
@@ -358,18 +301,12 @@ impl Prepare for Declared {
     }
 }
 
-impl Tool {
-    pub(super) fn declared(name: &str, origin: Origin, declared: Arc<Declared>) -> Self {
-        Self::new(name, origin, Executor::Declared(declared))
-    }
-}
-
 /// The text under which a person's answer is kept: a template over the arguments.
 ///
 /// Invariant: what differs in an argument that the template names differs in the text. So strings are quoted as JSON quotes
 /// them, and two arguments stand apart by a space, which no other JSON has in its shortest form.
 #[derive(Debug, Clone)]
-enum Key {
+pub(super) enum Key {
     /// The tool's name and all arguments.
     All,
     /// A text, then pairs of an argument and a text.
@@ -407,7 +344,7 @@ impl Key {
     }
 
     /// The template, as it counts.
-    fn template(&self) -> Option<String> {
+    pub(super) fn template(&self) -> Option<String> {
         let Self::Template(first, arguments) = self else { return None };
         let rest = arguments.iter().map(|(argument, text)| format!("{{{argument}}}{text}"));
         Some(std::iter::once(first.clone()).chain(rest).collect())
@@ -422,7 +359,7 @@ impl Key {
         named.iter().map(|(argument, _)| argument.as_str())
     }
 
-    fn render(&self, name: &str, args: &Value) -> String {
+    pub(super) fn render(&self, name: &str, args: &Value) -> String {
         match self {
             Self::All => format!("{name} {}", sorted(args)),
             Self::Template(first, arguments) => {

@@ -10,12 +10,11 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::bash::shell_argv;
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
 use super::kin::Kin;
+use super::prepare::{Context, INPUT, InvalidArgument, Prepare, Prepared, input};
 use super::{RegistryError, Tool};
 
-/// The names of the argument that is a program's input (X2-1, X2-3).
-const INPUT: [&str; 3] = ["stdin", "input", "data"];
 /// Bounds on what a call may ask for, milliseconds; what is less or more becomes this (X2-1).
 const TIMES: (u64, u64) = (1_000, 600_000);
 /// How long a task in the background runs that names no time: as long as its session.
@@ -113,11 +112,6 @@ pub(super) fn exec_shell() -> Result<Tool, RegistryError> {
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let tool = Tool::bundled("exec_shell", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Shell(Arc::new(ExecShell)))?;
     Ok(tool.subject(Subject::Execute).requires(requires).kin(&[Kin::Bash]))
-}
-
-/// The argument that is a program's input, by any of its names.
-pub(crate) fn input(args: &Value) -> Option<&str> {
-    INPUT.iter().find_map(|name| args[*name].as_str())
 }
 
 /// A time that a call asks for, within bounds.

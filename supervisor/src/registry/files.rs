@@ -21,8 +21,9 @@ use callgate_tools::{
 };
 use serde_json::Value;
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
 use super::kin::Kin;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
 /// `read` (S0-10): any file under the root.

@@ -19,8 +19,9 @@ use callgate_policy::unit::ByteSize;
 use callgate_tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_READY, SERVER};
 use serde_json::{Map, Value, json};
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::executor::Executor;
 use super::kin::Kin;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool, files};
 
 /// Many times what a server takes for a large project, bytes.

@@ -1,11 +1,16 @@
 //! The tools there are, each under one contract whatever its origin (S0-1).
 
+mod acts;
 mod aliases;
 mod bash;
 mod catalogue;
 mod coerce;
 mod database;
+mod databases;
 mod declared;
+mod declaring;
+mod directory;
+mod error;
 mod exec_shell;
 mod executor;
 mod files;
@@ -16,8 +21,10 @@ mod lifecycle;
 mod lsp;
 mod patch;
 mod pdf;
+mod prepare;
 mod repositories;
 mod run_tests;
+mod searches;
 mod services;
 mod surface;
 mod tool;
@@ -29,17 +36,20 @@ use std::sync::Arc;
 use callgate_policy::envelope::Deprecation;
 use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{Database, FileWrite, Profile};
+use callgate_policy::sql::Dialect;
 use callgate_policy::tool::{Changes, Subject};
 
 use crate::origin::Origin;
 
+pub(crate) use acts::{Act, AgentsAct, Delegation, Hosted};
 pub(crate) use aliases::{VERSION, removed};
 pub(crate) use catalogue::not_configured;
-pub(crate) use database::Databases;
+pub(crate) use databases::Databases;
 pub(crate) use declared::{Declared, STATE};
-pub(crate) use exec_shell::{ShellCall, input, refuse_two_inputs, time};
+pub use error::RegistryError;
+pub(crate) use exec_shell::{ShellCall, refuse_two_inputs, time};
+pub(crate) use executor::Executor;
 pub use executor::{Answering, Handler, HandlerCall};
-pub(crate) use executor::{Context, Executor, Prepared, ReadBefore, ReadFirst, started};
 pub use hosted::{Skill, SkillLeftOut, Skills};
 pub(crate) use kin::Kin;
 pub use layers::LeftOut;
@@ -47,13 +57,15 @@ pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 pub(crate) use pdf::{instead_of_read, is_one as is_a_pdf, read_pdf};
+pub(crate) use prepare::{Context, Prepared, ReadBefore, ReadFirst, input, started};
 pub(crate) use repositories::versions;
 pub(crate) use run_tests::{MARKERS, RUNNER};
 pub(crate) use services::{Azure, Rlm, TOKEN};
 pub(crate) use surface::{TASKS, Understood, further as of_surface};
 pub use tool::Tool;
 
-pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
+pub(crate) use searches::Searches;
+pub(crate) use web::{Hop, NO_PROVIDER, with_failed};
 
 /// All tools of one surface.
 #[derive(Debug, Clone)]
@@ -61,76 +73,6 @@ pub struct Registry {
     tools: Vec<Tool>,
     /// Tools that are declared and not there.
     left_out: Vec<LeftOut>,
-}
-
-/// A contract that cannot be published.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// Its parameters are not a JSON Schema.
-    #[error("the parameters of {tool} are not a JSON Schema: {reason}")]
-    Schema {
-        /// Which tool.
-        tool: String,
-        /// Mistake.
-        reason: String,
-    },
-    /// Its output schema is not a JSON Schema.
-    #[error("the output schema of {tool} is not a JSON Schema: {reason}")]
-    OutputSchema {
-        /// Which tool.
-        tool: String,
-        /// Mistake.
-        reason: String,
-    },
-    /// No such name: a model must be able to say it, and a rule to name it.
-    #[error("a tool cannot be called {tool:?}: a name has 1 to 64 of a-z, A-Z, 0-9, `_` and `-`")]
-    Name {
-        /// The name.
-        tool: String,
-    },
-    /// Names are flat (S1-4), and what is locked stays what it is (S0-24).
-    #[error("there is a tool `{tool}` already ({origin})")]
-    Taken {
-        /// The name.
-        tool: String,
-        /// Where the one that has it comes from.
-        origin: Origin,
-    },
-    /// A manifest offers a tool that is not there.
-    #[error("the manifest offers the tool `{tool}`, which there is not; there are: {known}")]
-    Unknown {
-        /// The name.
-        tool: String,
-        /// Names that there are.
-        known: String,
-    },
-    /// A manifest or a host asks for a tool outside the lock that is not there.
-    #[error("there is no further tool `{tool}`; there are: {known}")]
-    NotInTheCatalogue {
-        /// The name.
-        tool: String,
-        /// Names that there are.
-        known: String,
-    },
-    /// A manifest offers one of its agents a tool that is not there.
-    #[error("the manifest offers its agent `{agent}` the tool `{tool}`, which there is not; there are: {known}")]
-    UnknownToAgent {
-        /// The agent.
-        agent: String,
-        /// The name.
-        tool: String,
-        /// Names that there are.
-        known: String,
-    },
-    /// Its requirements cannot be compiled.
-    #[error("the requirements of {tool}: {reason}")]
-    Requires {
-        /// Which tool.
-        tool: String,
-        /// Mistake.
-        reason: String,
-    },
 }
 
 impl Registry {
@@ -353,6 +295,11 @@ impl Registry {
     /// The tools, in the order in which they are listed.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.tools.iter()
+    }
+
+    /// Dialects of the SQL that tools of it take.
+    pub(crate) fn dialects(&self) -> impl Iterator<Item = Dialect> {
+        self.tools.iter().filter_map(|tool| tool.executor.dialect())
     }
 
     /// The tool that a name stands for: one that is listed, or a deprecated one (S2-24).

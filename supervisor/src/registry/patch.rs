@@ -8,8 +8,8 @@ use callgate_policy::tool::Subject;
 use callgate_tools::patch;
 use serde_json::{Value, json};
 
-use super::executor::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
 use super::kin::Kin;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
 use super::{RegistryError, Tool, files};
 
 pub(super) fn apply_patch() -> Result<Tool, RegistryError> {

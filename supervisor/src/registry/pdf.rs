@@ -16,8 +16,9 @@ use callgate_policy::unit::ByteSize;
 use callgate_tools::{HEAD, read::PDF};
 use serde_json::{Map, Value, json};
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::executor::Executor;
 use super::kin::Kin;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool, files};
 
 /// The program.

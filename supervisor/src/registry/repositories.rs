@@ -13,9 +13,10 @@ use callgate_tools::web::fetch;
 use callgate_tools::{Contract, diagnostics, overview};
 use serde_json::Value;
 
-use super::executor::{Argv, Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
 use super::files::file_tool;
 use super::kin::Kin;
+use super::prepare::{Argv, Context, InvalidArgument, Prepare, Prepared};
 use super::{Origin, RegistryError, Tool};
 
 /// All of them.

@@ -13,8 +13,9 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::bash::OUTPUT;
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::executor::Executor;
 use super::kin::Kin;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool};
 
 /// The argument that says what runs the tests.

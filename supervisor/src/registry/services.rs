@@ -15,7 +15,8 @@ use callgate_tools::web::fetch::{self, Place};
 use callgate_tools::web::rlm;
 use serde_json::{Map, Value};
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::web::{credentials, needs};
 use super::{RegistryError, Tool};
 use crate::credentials::is_set;

@@ -10,8 +10,9 @@ use callgate_policy::requirement::RequirementSet;
 use callgate_policy::tool::{Changes, Subject};
 use serde_json::Value;
 
-use super::executor::{Argv, Executor, Handler, Prepare};
+use super::executor::{Executor, Handler};
 use super::kin::Kin;
+use super::prepare::{Argv, Prepare};
 use super::surface::{Face, Shape, Shown, Understood};
 use super::{Declared, RegistryError, coerce};
 use crate::origin::Origin;
@@ -334,7 +335,7 @@ impl Tool {
     /// Input that a call's program is given to read at its start, or that is typed to it.
     pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
         let takes_input = matches!(self.executor, Executor::Shell(_) | Executor::Background(_));
-        super::exec_shell::input(args).filter(|input| takes_input && !input.is_empty())
+        super::prepare::input(args).filter(|input| takes_input && !input.is_empty())
     }
 
     /// Command that runs when it is called, if it is declared.

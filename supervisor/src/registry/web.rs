@@ -1,10 +1,9 @@
 //! The tools that fetch. They run in a worker; here is which hosts their calls need.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use callgate_policy::manifest::{self, Credential, Over, Provider};
+use callgate_policy::manifest::{Credential, Over};
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{Secured, Work};
@@ -12,9 +11,10 @@ use callgate_policy::tool::Subject;
 use callgate_tools::web::fetch::{self, Place};
 use callgate_tools::web::search;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
-use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::executor::Executor;
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
+use super::searches::Searches;
 use super::{RegistryError, Tool};
 
 /// Time that a worker has beyond that of a hop, to read what came.
@@ -74,61 +74,6 @@ pub(super) fn credentials(tool: &str, place: &Place, context: &Context<'_>) -> V
     let over = if place.tls { Over::Https } else { Over::Http };
     let goes_along = |one: &&Credential| one.over == over && one.is_for(tool) && one.covers(&host, place.port);
     context.credentials.iter().filter(goes_along).cloned().collect()
-}
-
-/// Searches, and how many there have been.
-#[derive(Debug)]
-pub(crate) struct Searches {
-    search: manifest::Search,
-    made: AtomicU64,
-}
-
-impl Searches {
-    pub(crate) fn new(search: manifest::Search) -> Self {
-        Self { search, made: AtomicU64::new(0) }
-    }
-
-    /// So many were made before.
-    pub(super) fn have_been(&self, times: u64) {
-        self.made.store(times, Ordering::Relaxed);
-    }
-
-    /// How long a call may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.search.timeout
-    }
-
-    /// How many can be asked.
-    pub(crate) fn providers(&self) -> usize {
-        self.search.providers.len()
-    }
-
-    /// Counts a call. The error is the sentence of one too many (S0-35).
-    pub(crate) fn count(&self) -> Result<(), String> {
-        let most = self.search.calls;
-        let counted =
-            self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
-        counted.map(drop).map_err(|_all| self.all_made())
-    }
-
-    /// Check of one that is not made yet, before anybody is asked about it.
-    pub(crate) fn has_room(&self) -> Result<(), String> {
-        if self.made.load(Ordering::Relaxed) < self.search.calls { Ok(()) } else { Err(self.all_made()) }
-    }
-
-    fn all_made(&self) -> String {
-        let most = self.search.calls;
-        format!("this session has made its {most} searches (`calls` in [net.search]); work with what was found")
-    }
-
-    /// Whom a session asks, after so many others. Each begins with another one, and always with the same (S0-34).
-    pub(crate) fn provider(&self, session: &str, hop: usize) -> Option<&Provider> {
-        let providers = &self.search.providers;
-        let digest = Sha256::digest(session.as_bytes());
-        let number = digest.iter().take(4).fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
-        let first = number.checked_rem(providers.len())?;
-        providers.iter().cycle().skip(first).take(providers.len()).nth(hop)
-    }
 }
 
 impl Prepare for Searches {

@@ -142,7 +142,7 @@ impl Supervisor {
         if lineage.is_none() {
             ancestry.credentials = Arc::clone(&credentials);
         }
-        let databases = Databases::of_session(&registry, &effective, &changeable);
+        let databases = Databases::of_session(registry.dialects(), &effective, &changeable);
         let values = ancestry.credentials.values().chain(credentials.values()).chain(databases.secrets());
         let redaction = Redaction::of(&ancestry.env).and(values);
         let title = spec.title.as_deref().map(|title| redaction.text(title));

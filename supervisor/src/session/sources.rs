@@ -16,7 +16,8 @@ use crate::causes::with_causes;
 use crate::host::Search;
 use crate::open_error::OpenError;
 use crate::place::Changeable;
-use crate::registry::hosted::{Hosted, skill};
+use crate::registry::Hosted;
+use crate::registry::hosted::skill;
 use crate::registry::{
     Azure, Databases, Executor, Layer, Lifecycle, Registry, RegistryError, Rlm, Searches, Tool, of_surface,
 };

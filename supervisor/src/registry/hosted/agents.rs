@@ -6,53 +6,12 @@ use callgate_policy::manifest::Agent;
 use callgate_policy::tool::Subject;
 use serde_json::Value;
 
-use super::background::Act;
 use super::task::{key, listed};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
+use crate::registry::acts::{Act, AgentsAct, Delegation};
 use crate::registry::executor::Executor;
 use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
-
-/// How a call has a subagent work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delegation {
-    /// `task`.
-    Task,
-    Spawn,
-    Swarm,
-    Csv,
-    /// A new task for one that was started before.
-    Assign,
-    /// Once more.
-    Resume,
-    /// A message to one that runs.
-    Input,
-}
-
-impl Delegation {
-    /// True if it is about an agent that was started before.
-    pub(crate) fn is_about_one(self) -> bool {
-        match self {
-            Self::Assign | Self::Resume | Self::Input => true,
-            Self::Task | Self::Spawn | Self::Swarm | Self::Csv => false,
-        }
-    }
-}
-
-/// Other acts about subagents. None of it starts one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AgentsAct {
-    Result,
-    Wait,
-    Cancel,
-    List,
-    SwarmStatus,
-    SwarmResult,
-    /// The subagent itself reports the result of its row.
-    Report,
-    /// The subagent itself reads what was sent to it.
-    Inbox,
-}
 
 /// By which a subagent reads what its parent sends it.
 pub(crate) const INBOX: &str = "agent_inbox";

@@ -4,21 +4,10 @@
 
 use callgate_policy::tool::Subject;
 
+use super::super::acts::Act;
 use super::super::executor::Executor;
 use super::super::kin::Kin;
 use super::super::{RegistryError, Tool};
-use super::agents::AgentsAct;
-
-/// Act on a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
-    Wait,
-    Interact,
-    Cancel,
-    List,
-    /// About subagents.
-    Agents(AgentsAct),
-}
 
 const WAIT: &str = "Reads what a task of exec_shell has printed since it was last read. With `wait` it returns when the task has \
 ended, when there is as much output as a result shows, or after `timeout_ms`. What it returns is not returned again.";

@@ -10,7 +10,6 @@ mod task;
 mod todo;
 pub(crate) mod tool_search;
 
-use super::executor::Executor;
 use super::{RegistryError, Tool};
 
 pub(super) use plan::update_plan;
@@ -18,21 +17,7 @@ pub(super) use task::task;
 
 pub use skill::{Skill, SkillLeftOut, Skills};
 
-/// Which of them a call is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hosted {
-    Todo,
-    Plan,
-    Question,
-    Skill,
-    ToolSearch,
-}
-
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
     Ok(vec![todo::todo()?, question::question()?, skill::skill()?, tool_search::tool_search()?])
-}
-
-fn tool(hosted: Hosted, name: &'static str, contract: (&str, &str, &str)) -> Result<Tool, RegistryError> {
-    Tool::bundled(name, contract, Executor::Session(hosted))
 }

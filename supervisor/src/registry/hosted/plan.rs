@@ -1,7 +1,8 @@
 //! `update_plan` (S2-19, X2-18): the steps that the session means to take, beside its list of what is to be done.
 
 use super::super::{RegistryError, Tool};
-use super::{Hosted, tool};
+use crate::registry::acts::Hosted;
+use crate::registry::executor::Executor;
 
 const DESCRIPTION: &str = "Keeps this session's plan: its steps, in order, and how far each of them is. The plan that is given \
 replaces the one before as a whole, and at most one step may be `in_progress`. Returns the plan as it is then.";
@@ -49,5 +50,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(in crate::registry) fn update_plan() -> Result<Tool, RegistryError> {
-    tool(Hosted::Plan, "update_plan", (DESCRIPTION, SCHEMA, OUTPUT))
+    Tool::bundled("update_plan", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Plan))
 }

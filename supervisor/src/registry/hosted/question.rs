@@ -1,7 +1,8 @@
 //! `question` (S0-18, S0-26): the one locked tool that waits for a person.
 
 use super::super::{RegistryError, Tool};
-use super::{Hosted, tool};
+use crate::registry::acts::Hosted;
+use crate::registry::executor::Executor;
 
 const DESCRIPTION: &str = "Asks the person for whom you work one or more questions, and waits for the answers. Ask what only they \
 can know or decide, and offer `options` where you can; they may answer in other words. Returns `answers`: for each question, in \
@@ -56,5 +57,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn question() -> Result<Tool, RegistryError> {
-    tool(Hosted::Question, "question", (DESCRIPTION, SCHEMA, OUTPUT))
+    Tool::bundled("question", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Question))
 }

@@ -24,12 +24,13 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use super::super::layers::refuse_others;
+use super::super::directory::refuse_others;
+use super::super::executor::Executor;
 use super::super::{Origin, RegistryError, Tool};
-use super::{Hosted, tool};
 use crate::home::Homes;
 use crate::host;
 use crate::place::Place;
+use crate::registry::acts::Hosted;
 
 /// Where skills lie, in a home directory or a project: of two with one name the first counts, and a project's before the user's.
 const FOLDERS: [&str; 3] = [".callgate/skills", ".agents/skills", ".claude/skills"];
@@ -63,7 +64,7 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn skill() -> Result<Tool, RegistryError> {
-    Ok(tool(Hosted::Skill, "skill", (DESCRIPTION, SCHEMA, OUTPUT))?.side_by_side())
+    Ok(Tool::bundled("skill", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Skill))?.side_by_side())
 }
 
 /// A skill, as it describes itself.

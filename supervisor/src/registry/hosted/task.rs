@@ -6,8 +6,8 @@ use std::time::Duration;
 use callgate_policy::manifest::Agent;
 use serde_json::{Value, json};
 
-use super::agents::Delegation;
 use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
+use crate::registry::acts::Delegation;
 use crate::registry::executor::Executor;
 use crate::registry::{RegistryError, Tool};
 

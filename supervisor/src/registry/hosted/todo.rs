@@ -1,7 +1,8 @@
 //! `todo` (S0-16): the session's list of what is to be done, replaced as a whole, of which at most one is being done.
 
 use super::super::{RegistryError, Tool};
-use super::{Hosted, tool};
+use crate::registry::acts::Hosted;
+use crate::registry::executor::Executor;
 
 const DESCRIPTION: &str = "Keeps this session's list of what is to be done. The list that is given replaces the one before as a \
 whole, and at most one item may be `in_progress`. Without `todos` nothing changes. Returns the list as it is then; it stays with \
@@ -47,5 +48,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn todo() -> Result<Tool, RegistryError> {
-    tool(Hosted::Todo, "todo", (DESCRIPTION, SCHEMA, OUTPUT))
+    Tool::bundled("todo", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Todo))
 }

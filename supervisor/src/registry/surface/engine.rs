@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::TASKS;
-use super::face::{Face, Param, Understood};
+use super::face::{Face, Param, TASKS, Understood};
 
 /// Lines that `Read` returns, if the call does not say (X3-8).
 const LINES: u64 = 2000;

@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::shape::Shape;
 
+/// Argument of `task` on a surface where one call has several tasks.
+pub(crate) const TASKS: &str = "tasks";
+
 /// The tool that starts subagents.
 const TASK: &str = "task";
 

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use callgate_policy::manifest::Agent;
 use callgate_policy::tool::{Subject, Surface};
 
-pub(crate) use face::Understood;
 pub(super) use face::{Face, Shown};
+pub(crate) use face::{TASKS, Understood};
 pub(super) use shape::Shape;
 
 use super::{Origin, Registry, RegistryError, Tool};
@@ -46,9 +46,6 @@ fn faces(surface: Surface) -> &'static [Face] {
         Surface::Locked | _ => &[],
     }
 }
-
-/// Argument of `task` on a surface where one call has several tasks.
-pub(crate) const TASKS: &str = "tasks";
 
 /// The tools outside the lock that a surface has.
 pub(crate) fn further(surface: Surface) -> impl Iterator<Item = &'static str> {

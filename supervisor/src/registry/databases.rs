@@ -1,0 +1,176 @@
+//! Databases of a session: which there are is for whoever starts it to say, in their environment (S4-19) or in a file of theirs
+//! (X4-15). Nothing in a workspace counts, and neither does a file that calls could write or read.
+
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::databases::{self, At, Database, Server, Tls, usual_port};
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::path::HostPath;
+use callgate_policy::sql::Dialect;
+use callgate_worker::way::Way;
+use rustix::fs::FileType;
+
+use crate::credentials;
+use crate::credentials::SHORTEST;
+use crate::host;
+use crate::place::Changeable;
+
+/// Where the file is, if somebody says.
+const FILE: &str = "RHO_AGENT_DB_CONFIG";
+/// Where it is otherwise, in the home directory.
+const USUAL: &str = ".config/rho-agent/databases.yaml";
+
+/// The databases of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Databases {
+    all: Vec<Database>,
+    /// Reason why the file does not count.
+    wrong: Option<String>,
+}
+
+impl Databases {
+    /// Those of a session whose tools query databases of these kinds: where there is none, nothing is read.
+    pub(crate) fn of_session(
+        mut dialects: impl Iterator<Item = Dialect>,
+        effective: &EffectiveSet,
+        changeable: &Changeable,
+    ) -> Self {
+        if dialects.next().is_some() { Self::read(effective, changeable) } else { Self::default() }
+    }
+
+    /// Those that whoever starts the session has configured.
+    fn read(effective: &EffectiveSet, changeable: &Changeable) -> Self {
+        let mut all = of_environment();
+        let named = host::variable(FILE).map(PathBuf::from);
+        let path = named.clone().or_else(|| Some(host::home()?.join(USUAL)));
+        let wrong = path.and_then(|path| match in_file(&path, effective, changeable) {
+            Ok(Some(further)) => {
+                all.extend(further);
+                None
+            }
+            Ok(None) if named.is_none() => None,
+            Ok(None) => Some(format!("{}: there is no such file", path.display())),
+            Err(why) => Some(format!("{}: {why}", path.display())),
+        });
+        for database in &mut all {
+            if let At::File(file) = &mut database.at {
+                *file = settled(file, changeable);
+            }
+        }
+        let databases = Self { all, wrong };
+        if databases.secrets().next().is_some() {
+            credentials::are_read();
+        }
+        databases
+    }
+
+    /// Passwords, for whoever keeps them out of what is written down. A shorter one would be found in every text.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let secrets = self.all.iter().filter_map(|database| match &database.at {
+            At::Server(server) => server.password.as_deref(),
+            At::File(_) => None,
+        });
+        secrets.filter(|secret| secret.len() >= SHORTEST)
+    }
+
+    /// The one of this kind and alias; without an alias, the only one.
+    pub(super) fn find(&self, dialect: Dialect, alias: Option<&str>) -> Result<&Database, String> {
+        let of_kind: Vec<&Database> = self.all.iter().filter(|database| database.dialect == dialect).collect();
+        let listed = || of_kind.iter().map(|database| database.alias.as_str()).collect::<Vec<_>>().join(", ");
+        let also = self.wrong.as_ref().map(|wrong| format!(" ({wrong})")).unwrap_or_default();
+        match (alias, of_kind.as_slice()) {
+            (_, []) => Err(format!("no database of this kind is configured{also}; {}", how(dialect))),
+            (None, [only]) => Ok(only),
+            (None, _) => Err(format!("there are several, name one: {}", listed())),
+            (Some(alias), all) => {
+                let found = all.iter().find(|database| database.alias == alias).copied();
+                found.ok_or_else(|| format!("there is no database {alias:?}; there are: {}{also}", listed()))
+            }
+        }
+    }
+}
+
+fn how(dialect: Dialect) -> String {
+    let variables = match dialect {
+        Dialect::Sqlite => "SQLITE_DB",
+        Dialect::Postgres => "POSTGRES_HOST, POSTGRES_DATABASE, POSTGRES_USER and POSTGRES_PASSWORD",
+        Dialect::Mysql => "MYSQL_HOST, MYSQL_DATABASE, MYSQL_USER and MYSQL_PASSWORD",
+    };
+    format!("whoever starts the session sets {variables}, or writes ~/{USUAL}")
+}
+
+/// S4-19.
+fn of_environment() -> Vec<Database> {
+    let files = host::variable("SQLITE_DB").unwrap_or_default();
+    let files = files.split(',').map(str::trim).filter(|file| !file.is_empty());
+    let mut all: Vec<Database> = Vec::new();
+    for file in files {
+        let stem = Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
+        // Two of one name are told apart by their paths.
+        let alias = if all.iter().any(|other| other.alias == stem) { file.to_owned() } else { stem.into_owned() };
+        all.push(Database { alias, dialect: Dialect::Sqlite, at: At::File(file.to_owned()) });
+    }
+    all.extend(server("POSTGRES", Dialect::Postgres));
+    all.extend(server("MYSQL", Dialect::Mysql));
+    all
+}
+
+fn server(prefix: &str, dialect: Dialect) -> Option<Database> {
+    let variable = |name: &str| host::variable(&format!("{prefix}_{name}")).filter(|value| !value.is_empty());
+    let database = variable("DATABASE")?;
+    let port = variable("PORT").and_then(|port| port.parse().ok()).unwrap_or(usual_port(dialect));
+    let at = Server {
+        host: variable("HOST")?,
+        port,
+        database: database.clone(),
+        user: variable("USER")?,
+        password: variable("PASSWORD"),
+        // What makes no sense is no leave to be careless.
+        tls: variable("TLS").map_or(Tls::Prefer, |name| Tls::of_name(&name).unwrap_or(Tls::Verify)),
+    };
+    Some(Database { alias: database, dialect, at: At::Server(at) })
+}
+
+/// Those of a file; `None` if there is none. It belongs to the user, as credentials do, and nobody else writes it.
+fn in_file(path: &Path, effective: &EffectiveSet, changeable: &Changeable) -> Result<Option<Vec<Database>>, String> {
+    let way = match Way::follow(path) {
+        Err(errno) if errno == rustix::io::Errno::NOENT => return Ok(None),
+        way => way.map_err(|errno| std::io::Error::from(errno).to_string())?,
+    };
+    if let Some(link) = changeable.planted(&way.links) {
+        return Err(format!("{} on the way is a link that a call may have made", link.display()));
+    }
+    let stat = *way.stat();
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err("it is no regular file".to_owned());
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if stat.st_uid != me || stat.st_mode & 0o077 != 0 {
+        return Err("others can read it, or it is not yours; it must belong to you, with mode 0600".to_owned());
+    }
+    if stat.st_nlink != 1 {
+        return Err("it has a second name (a hard link), by which calls could write it".to_owned());
+    }
+    let real = HostPath::from(way.real_path().map_err(|error| error.to_string())?);
+    if effective.allows_read(&real) || effective.rights().allows_write(&real) {
+        return Err("calls may read or write it; keep it where nothing is granted".to_owned());
+    }
+    let fd = way.into_fd();
+    let opened = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let most = u64::try_from(databases::MAX_BYTES + 1).unwrap_or(u64::MAX);
+    opened.take(most).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    databases::parse(&text, host::variable).map(Some).map_err(|error| error.to_string())
+}
+
+/// Where a file is, once and for all: a path in the environment is relative to where the session was started, and links that
+/// whoever started it has made are followed now. What a call makes of the place later says nothing about other places, and
+/// leads to none.
+fn settled(file: &str, changeable: &Changeable) -> String {
+    let Ok(path) = std::path::absolute(file) else { return file.to_owned() };
+    let followed = Way::follow(&path).ok().filter(|way| changeable.planted(&way.links).is_none());
+    let real = followed.and_then(|way| way.real_path().ok()).unwrap_or(path);
+    real.into_os_string().into_string().unwrap_or_else(|_odd| file.to_owned())
+}

@@ -1,0 +1,193 @@
+//! Needs and work of a call, from its arguments.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::manifest::{Credential, LanguageServer};
+use callgate_policy::need::{CallNeeds, ShellNeed};
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::{Secured, Work};
+use callgate_policy::profile::Profile;
+use callgate_policy::sql::{Dialect, Statement};
+use callgate_policy::tool::Subject;
+use serde_json::{Map, Value};
+
+use super::databases::Databases;
+use super::searches::Searches;
+
+/// How a tool turns validated arguments into work for the sandbox.
+pub(crate) trait Prepare: Send + Sync {
+    /// Needs of the call, and the work that it runs.
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
+
+    /// Text that a worker of the readers has to read before anything is known of the call, because a model wrote it.
+    fn read_first(&self, _args: &Value) -> Option<ReadFirst> {
+        None
+    }
+
+    /// True if it runs the tests of a workspace, by what the session finds there.
+    fn runs_tests(&self) -> bool {
+        false
+    }
+
+    /// Searches of a tool that searches: whom it asks, and how often.
+    fn searches(&self) -> Option<&Searches> {
+        None
+    }
+
+    /// True if its program parses what a stranger wrote, and needs only to read: then it may do nothing else.
+    fn reads_alone(&self) -> bool {
+        false
+    }
+
+    /// The result of a program with these arguments, where that is not a shell's. The error is for the model.
+    fn made_of(&self, _argv: &[HostPath], _ran: &Value) -> Option<Result<Value, String>> {
+        None
+    }
+
+    /// The result where there is no such program, or it may not start here; `None` if that is an error.
+    fn without_program(&self, _argv: &[HostPath], _reason: &str) -> Option<Value> {
+        None
+    }
+
+    /// True if the session adds to the result what it alone knows of itself.
+    fn diagnoses(&self) -> bool {
+        false
+    }
+
+    /// Credential that egress is to add to its requests and to no others, from the caller's environment.
+    fn credential(&self) -> Option<Credential> {
+        None
+    }
+
+    /// Dialect of the SQL that it takes, if it queries databases.
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+}
+
+/// Findings of workers on a call's arguments before it is checked.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBefore {
+    /// The names in a patch.
+    pub(crate) names: Value,
+    /// Effects of the statement.
+    pub(crate) statement: Option<Statement>,
+}
+
+/// A text that is read in a worker which can open nothing.
+pub(crate) struct ReadFirst {
+    /// Act, for errors.
+    pub(crate) what: &'static str,
+    /// Who does it, among the worker's tools.
+    pub(crate) tool: &'static str,
+    pub(crate) args: Value,
+}
+
+/// Context that arguments are resolved against.
+pub(crate) struct Context<'a> {
+    /// The workspace's first root: relative paths start there.
+    pub(crate) root: &'a HostPath,
+    /// Where a shell starts that does not say.
+    pub(crate) shell_dir: &'a HostPath,
+    /// The most of the result that is shown, in the tool's own unit (S0-48).
+    pub(crate) limit: u64,
+    /// The session's id.
+    pub(crate) session: &'a str,
+    /// For which hosts there are credentials.
+    pub(crate) credentials: &'a [Credential],
+    /// Findings of a worker on what was to be read first.
+    pub(crate) read: &'a ReadBefore,
+    /// How many hosts were asked before, in a call that goes on with another.
+    pub(crate) hop: usize,
+    /// Rest of a call's time, if it goes on.
+    pub(crate) left: Option<Duration>,
+    /// Databases that are configured.
+    pub(crate) databases: &'a Databases,
+    /// The session's.
+    pub(crate) profile: &'a Profile,
+    /// Rights of the session.
+    pub(crate) effective: &'a EffectiveSet,
+    /// The language servers that its manifest names.
+    pub(crate) servers: &'a BTreeMap<String, LanguageServer>,
+}
+
+impl Context<'_> {
+    /// The argument `name` as the path to check and to use: text, or `{"b64": …}` for one that is not UTF-8 (C-27).
+    pub(super) fn path_argument(&self, args: &Value, name: &str) -> Result<HostPath, InvalidArgument> {
+        let bad = |reason: String| InvalidArgument { name: name.to_owned(), reason };
+        let given: HostPath = serde_json::from_value(args[name].clone()).map_err(|e| bad(e.to_string()))?;
+        normalize(self.root, &given).map_err(|e| bad(e.to_string()))
+    }
+}
+
+/// A call, ready to be checked.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) needs: CallNeeds,
+    /// `None` for what does not run in the sandbox.
+    pub(crate) work: Option<Work>,
+    /// Asked for by the call itself.
+    pub(crate) timeout: Option<Duration>,
+    /// Additions of egress to its requests, for a person who is asked.
+    pub(crate) credentials: Vec<Credential>,
+    /// How egress makes the TLS, with credentials, if it does.
+    pub(crate) secured: Option<Secured>,
+    /// Facts that the worker is told besides the arguments.
+    pub(crate) told: Map<String, Value>,
+    /// Subject of the call, if it is not its tool's.
+    pub(crate) subject: Option<Subject>,
+}
+
+impl Prepared {
+    pub(super) fn new(needs: CallNeeds, work: Option<Work>, timeout: Option<Duration>) -> Self {
+        Self { needs, work, timeout, credentials: Vec::new(), secured: None, told: Map::new(), subject: None }
+    }
+}
+
+/// An argument that passed the schema and still makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("argument `{name}`: {reason}")]
+pub(crate) struct InvalidArgument {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+/// A program and its arguments, from the arguments of a call.
+pub(super) struct Argv(pub(super) ArgvOf);
+
+type ArgvOf = Box<dyn Fn(&Value) -> Result<Vec<String>, String> + Send + Sync>;
+
+impl Prepare for Argv {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let bad = |reason: String| InvalidArgument { name: "*".to_owned(), reason };
+        let words = (self.0)(args).map_err(bad)?;
+        if words.first().is_none_or(String::is_empty) || words.iter().any(|word| word.contains('\0')) {
+            return Err(bad("they make no command that can be started".to_owned()));
+        }
+        let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
+        let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
+        let work = Work::program(argv, context.shell_dir.clone());
+        Ok(Prepared::new(needs, Some(work), None))
+    }
+}
+
+/// The need of a program: one that is named by a path is compared with grants by its absolute path.
+pub(crate) fn started(argv: &[HostPath], working_dir: &HostPath) -> ShellNeed {
+    let mut argv = argv.to_vec();
+    if let Some(program) = argv.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
+        && let Ok(path) = normalize(working_dir, program)
+    {
+        *program = path;
+    }
+    ShellNeed::Program { argv }
+}
+
+/// The names of the argument that is a program's input (X2-1, X2-3).
+pub(super) const INPUT: [&str; 3] = ["stdin", "input", "data"];
+
+/// The argument that is a program's input, by any of its names.
+pub(crate) fn input(args: &Value) -> Option<&str> {
+    INPUT.iter().find_map(|name| args[*name].as_str())
+}
