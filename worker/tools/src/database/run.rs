@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use super::rows::{Csv, Sink, Table};
 use super::secret::Secret;
 use super::{CONNECTION, Connection, ServerConnection, check, mysql, postgres, sqlite};
+use crate::arguments::{integer, required_text, text};
 use crate::write::Target;
-use crate::{Context, Output, ToolError, integer, name_path, required_text, text};
+use crate::{Context, Output, ToolError, name_path};
 
 /// Rows of a query, if the call does not say (S4-18).
 const ROWS: u64 = 100;
