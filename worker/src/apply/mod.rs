@@ -5,6 +5,7 @@ pub mod landlock;
 pub mod limit;
 pub(crate) mod mount;
 pub(crate) mod namespace;
+mod own;
 pub(crate) mod privilege;
 pub(crate) mod seen;
 pub(crate) mod session;

@@ -13,6 +13,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
+use super::own::{is_own, would_cover};
 use super::seen::{confirm, confirm_if_seen, replaced};
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
@@ -289,18 +290,6 @@ impl Bound {
         }
         Ok(self)
     }
-}
-
-/// True if a tree of the host's would hide what the session has of its own: `/` or `/tmp`. Of a single file that lies
-/// there the file alone is bound: it can be changed and not replaced.
-fn would_cover(plan: &SessionPlan, tree: &Path) -> bool {
-    let own = [plan.private.inside.as_path(), Path::new("/tmp"), Path::new("/dev/shm"), Path::new("/proc")];
-    own.iter().any(|own| own.starts_with(tree))
-}
-
-/// True if a path is not the host's in the new tree: it lies in what the session has of its own, or holds that.
-pub(super) fn is_own(plan: &SessionPlan, path: &Path) -> bool {
-    path.starts_with(&plan.private.inside) || would_cover(plan, path)
 }
 
 /// A file that is not there yet, in a directory that the session has one of its own for, would be made in that and go with it.

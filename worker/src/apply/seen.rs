@@ -8,6 +8,7 @@ use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::step::Step;
 
 use super::kernel;
+use super::own::is_own;
 use crate::protocol::StepFailure;
 use crate::way::is_the_kernels;
 
@@ -40,6 +41,6 @@ pub(super) fn confirm_if_seen(plan: &SessionPlan, path: &Path, opened: &OwnedFd)
 /// Confirms a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
 /// has not seen.
 pub(crate) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
-    let own = plan.strength == Strength::Namespaces && super::mount::is_own(plan, path);
+    let own = plan.strength == Strength::Namespaces && is_own(plan, path);
     if own { Ok(()) } else { confirm(plan, path, opened) }
 }

@@ -14,8 +14,9 @@ use super::http::{self, BadRequest, Kept, MadeFor, Refused};
 use super::meter::Server;
 use super::opening::{self, HTTP2, Opening, Spoken};
 use super::other::Other;
-use super::relay::{self, First, relay};
+use super::relay::{First, relay};
 use super::serving::{Egress, Route};
+use super::stream;
 use crate::protocol::FromEgress;
 
 /// How long a client has for a hello that it has begun, and to read why it was refused.
@@ -35,7 +36,7 @@ impl Egress {
             // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
             (None, Ok(server)) if route.only_web => self.only_web(client, server, call, &route).await,
             (None, Ok(server)) => relay(client, server, Vec::new(), First::Nothing).await,
-            (None, Err(_)) => relay::reset(client),
+            (None, Err(_)) => stream::reset(client),
             (Some(made_for), server) => {
                 let made_for = made_for.clone();
                 self.compare(client, server, call, (route, made_for)).await;
@@ -52,16 +53,16 @@ impl Egress {
     ) {
         let is_secured = made_for.outfit.is_secured();
         let may_speak = server.as_ref().ok().filter(|_| !route.only_web && !is_secured).map(|server| &server.socket);
-        let Ok(opening) = opening::hear(&mut client, may_speak).await else { return relay::reset(client) };
+        let Ok(opening) = opening::hear(&mut client, may_speak).await else { return stream::reset(client) };
         match (opening, server) {
             // Egress makes the TLS of what is said here, and of nothing but requests.
             (Opening::Client(spoken, _), _) if is_secured && spoken != Spoken::Http => {
                 self.ended(call, &route, "egress makes its TLS, and it is no HTTP".to_owned());
-                relay::reset(client);
+                stream::reset(client);
             }
             (Opening::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
                 self.ended(call, &route, reason.to_owned());
-                relay::reset(client);
+                stream::reset(client);
             }
             (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
                 Ok((heard, length)) => {
@@ -73,7 +74,7 @@ impl Egress {
                     self.ended(call, &route, reason);
                     farewell(client, &ACCESS_DENIED).await;
                 }
-                Err(None) => relay::reset(client),
+                Err(None) => stream::reset(client),
             },
             (Opening::Client(Spoken::Http, heard), Ok(server)) => {
                 let refused = self.refused(call, route);
@@ -101,7 +102,7 @@ impl Egress {
                         format!("it is neither HTTP nor TLS; a grant for {host} by its port lets all pass"),
                     );
                 }
-                relay::reset(client);
+                stream::reset(client);
             }
             (Opening::Client(_, heard) | Opening::Server(heard), server) => {
                 let refuse = |reason| self.ended(call, &route, reason);
@@ -113,7 +114,7 @@ impl Egress {
     /// Relays HTTP and TLS, each at its port, and nothing else.
     async fn only_web(&self, mut client: TcpStream, server: Server, call: u64, route: &Route) {
         let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
-            return relay::reset(client);
+            return stream::reset(client);
         };
         let web = matches!(spoken, Spoken::Tls | Spoken::Http | Spoken::Http2);
         match route.other_than(spoken).or((!web).then_some("it is neither HTTP nor TLS")) {
@@ -122,7 +123,7 @@ impl Egress {
                 if !heard.is_empty() {
                     self.ended(call, route, reason.to_owned());
                 }
-                relay::reset(client);
+                stream::reset(client);
             }
         }
     }
@@ -181,7 +182,7 @@ impl Egress {
 async fn forward(client: TcpStream, server: Result<Server, i32>, heard: Vec<u8>, first: First<'_>) {
     match server {
         Ok(server) => relay(client, server, heard, first).await,
-        Err(_) => relay::reset(client),
+        Err(_) => stream::reset(client),
     }
 }
 

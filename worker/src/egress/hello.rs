@@ -10,7 +10,7 @@ use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
 
 use super::meter::Server;
-use super::relay;
+use super::stream;
 
 /// Most bytes of a hello, with the heads of its records.
 pub(super) const HELLO_MAX: usize = 64 * 1024;
@@ -96,29 +96,29 @@ impl<'a> Hellos<'a> {
         server: &Server,
     ) -> io::Result<()> {
         let rest = heard.split_off(hello.min(heard.len()));
-        relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
+        stream::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
         loop {
             // Before it is read what a client has said in answer, this is set.
             if self.is_answered.load(Ordering::Relaxed) {
-                return relay::write_all(server, &heard).await;
+                return stream::write_all(server, &heard).await;
             }
             match next(&heard) {
                 Next::Wait => {}
                 Next::Pass(length) => {
                     let rest = heard.split_off(length.min(heard.len()));
-                    relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
+                    stream::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
                     continue;
                 }
                 Next::Hello => match read(&heard) {
                     Ok(Hello::Incomplete) => {}
                     // A third is not asked for.
-                    Ok(Hello::For(host, _)) if host == *self.name => return relay::write_all(server, &heard).await,
+                    Ok(Hello::For(host, _)) if host == *self.name => return stream::write_all(server, &heard).await,
                     Ok(Hello::For(host, _)) => return self.refused(format!("a second TLS hello is for {host}")),
                     Err(bad) => return self.refused(format!("a second time, {bad}")),
                 },
             }
-            if relay::hear(client, &mut heard).await? == 0 {
-                return relay::write_all(server, &heard).await;
+            if stream::hear(client, &mut heard).await? == 0 {
+                return stream::write_all(server, &heard).await;
             }
         }
     }
@@ -128,13 +128,13 @@ impl<'a> Hellos<'a> {
         let mut heard = Vec::with_capacity(2048);
         loop {
             let before = heard.len();
-            if relay::hear(server, &mut heard).await? == 0 {
+            if stream::hear(server, &mut heard).await? == 0 {
                 return Ok(());
             }
             let asks = asks_again(&heard);
             // Before the client can have heard it.
             self.is_answered.store(asks == Some(false), Ordering::Relaxed);
-            relay::write_all(client, heard.get(before..).unwrap_or_default()).await?;
+            stream::write_all(client, heard.get(before..).unwrap_or_default()).await?;
             if asks.is_some() || heard.len() > BEFORE_ANSWER_MAX {
                 return Ok(());
             }

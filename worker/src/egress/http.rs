@@ -26,10 +26,11 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::credentials::{Connection, Outfit};
+use super::lock::lock;
 use super::meter::Server;
 use super::other::Other;
-use super::relay::{self, First, relay};
-use super::serving::lock;
+use super::relay::{First, relay};
+use super::stream;
 
 /// Most bytes of a head, and of what is read ahead of a body.
 const HEAD_MAX: usize = 64 * 1024;
@@ -159,7 +160,7 @@ pub(super) async fn serve(
         // Egress' own TLS is for tools, which switch to nothing else.
         let tokio_util::either::Either::Left(server_socket) = server.io.into_inner() else { return };
         let heard = [&client.read_buf[..], bytes.get(read..).unwrap_or_default()].concat();
-        match relay::write_all(&socket, &server.read_buf).await {
+        match stream::write_all(&socket, &server.read_buf).await {
             Ok(()) => match upgrade {
                 Upgrade::WebSocket { .. } => relay(socket, server_socket, heard, First::Nothing).await,
                 // Nothing proves that the server takes no other request.
@@ -169,7 +170,7 @@ pub(super) async fn serve(
                     relay(socket, server_socket, heard, First::Other(&other)).await;
                 }
             },
-            Err(_gone) => relay::reset(server_socket.socket),
+            Err(_gone) => stream::reset(server_socket.socket),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::serving::lock;
+use super::lock::lock;
 
 /// How far a session may be ahead of its rate: what comes in pieces is not slowed down for that.
 const AHEAD: Duration = Duration::from_millis(100);

@@ -13,6 +13,7 @@ mod credentials;
 pub mod fuzzing;
 mod hello;
 mod http;
+mod lock;
 mod meter;
 mod names;
 mod opening;
@@ -22,6 +23,7 @@ mod relay;
 #[cfg(test)]
 mod seeds;
 mod serving;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod upstream;
@@ -35,13 +37,11 @@ use callgate_policy::step::Step;
 use tokio::runtime::Runtime;
 
 use self::credentials::Credentials;
+pub(crate) use self::serving::BACKLOG;
 use self::serving::{Egress, Sockets};
 use self::upstream::Resolver;
 use crate::apply::failure;
 use crate::protocol::{Channel, FromEgress, Received, Serve, StepFailure};
-
-/// The most connections that wait for egress to take them.
-pub(crate) const BACKLOG: i32 = 4096;
 
 /// The life of the process: it hears what to serve, confines itself, and serves until the broker is gone. Returns its exit code.
 ///

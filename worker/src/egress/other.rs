@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::meter::Server;
 use super::opening::{HTTP2, Spoken, contains_http, has_version_two, spoken};
-use super::relay;
+use super::stream;
 
 /// Most bytes of a line that are looked at. A server that names hosts takes no longer one.
 const LINE_MAX: usize = 64 * 1024;
@@ -48,16 +48,16 @@ impl<'a> Other<'a> {
                 // Without a request nobody answers one. Who speaks first may speak HTTP/2.
                 let is_ssh = self.is_ssh.load(Ordering::Relaxed) && look.opening.starts_with(SSH);
                 if is_ssh || (look.has_spoken() && !look.may_be_request) {
-                    return relay::write_all(server, &heard).await;
+                    return stream::write_all(server, &heard).await;
                 }
             }
             look.take(&heard).or_else(|reason| self.refused(reason))?;
-            relay::write_all(server, &heard).await?;
+            stream::write_all(server, &heard).await?;
             if look.is_answered && look.has_begun && !look.may_be_request {
                 return Ok(());
             }
             heard.clear();
-            if relay::hear(client, &mut heard).await? == 0 {
+            if stream::hear(client, &mut heard).await? == 0 {
                 // The end is the end of a line for some.
                 return look.line_ends().or_else(|reason| self.refused(reason));
             }
@@ -68,7 +68,7 @@ impl<'a> Other<'a> {
     pub(super) async fn listen(&self, server: &Server, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
-            let is_over = relay::hear(server, &mut heard).await? == 0;
+            let is_over = stream::hear(server, &mut heard).await? == 0;
             if heard.starts_with(ANSWER) {
                 let reason = "the server speaks HTTP, and it was asked for no host that could be read";
                 return self.refused(reason.to_owned());
@@ -77,7 +77,7 @@ impl<'a> Other<'a> {
                 self.is_ssh.store(heard.starts_with(SSH), Ordering::Relaxed);
                 // Some servers repeat the request's own word for what is spoken.
                 self.is_answered.store(!is_status(&heard), Ordering::Relaxed);
-                return relay::write_all(client, &heard).await;
+                return stream::write_all(client, &heard).await;
             }
         }
     }

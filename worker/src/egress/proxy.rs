@@ -15,8 +15,8 @@ use super::connection::farewell;
 use super::http::{self, Kept, MadeFor};
 use super::meter::Server;
 use super::opening::Spoken;
-use super::relay;
 use super::serving::{Asker, Egress, NoRoute, Route};
+use super::stream;
 use super::upstream;
 use crate::protocol::FromEgress;
 
@@ -64,7 +64,7 @@ impl Egress {
         let wanted = match timeout(ASKING, ask(&mut client)).await {
             Ok(Ok(wanted)) => wanted,
             Ok(Err(Unclear::Said(answer))) => return farewell(client, &answer).await,
-            Ok(Err(Unclear::Gone)) | Err(_) => return relay::reset(client),
+            Ok(Err(Unclear::Gone)) | Err(_) => return stream::reset(client),
         };
         let route = match &wanted.host {
             Host::Name(_) => self.route_to(&wanted.host, wanted.port, &asker).await,

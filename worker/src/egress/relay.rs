@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::net::sockopt;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -15,11 +14,10 @@ use tokio::time::timeout;
 use super::hello::Hellos;
 use super::meter::{Server, Side};
 use super::other::Other;
+use super::stream::{reset, rest, write_all};
 
 /// Most bytes that are read at once.
 const BUFFER: usize = 256 * 1024;
-/// How long a side may be silent before the kernel asks whether it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long a side may be silent when the other has said all: nobody may be there any more to hear it.
 const HALF_CLOSED: Duration = Duration::from_secs(300);
 
@@ -35,13 +33,6 @@ pub(super) enum First<'a> {
     Hello(&'a Hellos<'a>, usize),
     /// Bytes that are not known to be HTTP or TLS, and must not be.
     Other(&'a Other<'a>),
-}
-
-/// Small writes leave at once, and a side that is gone without a word is noticed.
-pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
-    sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_socket_keepalive(socket, true)?;
-    Ok(sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?)
 }
 
 /// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
@@ -93,56 +84,6 @@ async fn unless_silent(mut way: Pin<&mut impl Future<Output = io::Result<()>>>, 
             Err(_) => {}
         }
     }
-}
-
-/// Ends a connection so that the other side can tell it from one that came to its end.
-pub(super) fn reset(socket: TcpStream) {
-    // What does not let itself be set is closed, as anything that is dropped.
-    let _closed: io::Result<()> = socket.set_zero_linger();
-}
-
-/// Reads what comes next, behind what was heard already. Zero bytes at the end.
-pub(super) async fn hear(from: &impl Side, heard: &mut Vec<u8>) -> io::Result<usize> {
-    loop {
-        from.socket().readable().await?;
-        rest(from).await?;
-        match from.socket().try_read_buf(heard) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
-            Ok(read) => {
-                from.count(0, read)?;
-                return Ok(read);
-            }
-        }
-    }
-}
-
-/// Waits until a side may carry more: what it carries next is not waited for, so that no other comes between. An error if it may not.
-async fn rest(side: &impl Side) -> io::Result<()> {
-    loop {
-        let pause = side.may_carry()?;
-        if pause.is_zero() {
-            return Ok(());
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// Writes all of it.
-pub(super) async fn write_all(to: &impl Side, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let socket = to.socket();
-        let send = || Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);
-        socket.writable().await?;
-        rest(to).await?;
-        let written = match socket.try_io(Interest::WRITABLE, send) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-            written => written?,
-        };
-        to.count(written, 0)?;
-        bytes = bytes.get(written..).unwrap_or_default();
-    }
-    Ok(())
 }
 
 async fn one_way(from: &impl Side, to: &impl Side, passed: &AtomicU64) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use callgate_policy::pattern::Host;
@@ -19,24 +19,24 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::BACKLOG;
 use super::credentials::Credentials;
 use super::http::MadeFor;
+use super::lock::lock;
 use super::meter::{self, Account, Meter, Server, SessionMeter};
 use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
 use super::opening::Spoken;
-use super::relay;
+use super::stream;
 use super::upstream::{self, Resolver, Unreachable, Unresolved};
 use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Target, ToEgress, shortened};
 
+/// The most connections that wait for egress to take them.
+pub(crate) const BACKLOG: i32 = 4096;
 /// Most connections at once, those included that were announced and have not come.
 const CONNECTIONS: usize = 4096;
 /// Descriptors that are not connections': of the event loop, the broker, and questions that are passed on.
 const OTHER_DESCRIPTORS: u64 = 600;
 /// How long an announced connection may take to come.
 const EXPECTED: Duration = Duration::from_secs(10);
-/// Most questions by UDP that wait for an answer from outside. More are not heard, and asked again.
-pub(super) const QUESTIONS: usize = 256;
 /// How long a connection for questions is kept without one.
 const QUIET: Duration = Duration::from_secs(30);
 /// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
@@ -179,11 +179,6 @@ pub(super) enum NoRoute {
     Failed { host: String, errno: i32 },
 }
 
-/// A panic ends the process, unless it was built for tests: nothing is kept half-changed under these locks.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// How many connections there may be at once, each with two descriptors and for a while a third.
 pub(super) fn room() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -210,7 +205,7 @@ impl Egress {
             came: Notify::new(),
             listener: OnceLock::new(),
             seats: Arc::new(Seats { room, taken: Mutex::default() }),
-            questions: Arc::new(Semaphore::new(QUESTIONS)),
+            questions: Arc::new(Semaphore::new(upstream::QUESTIONS)),
             // For reading alone: else each report that the broker takes would wake this side.
             #[allow(
                 deprecated,
@@ -351,7 +346,7 @@ impl Egress {
         answer(Reached::Ready { host });
         let Ok(Some(client)) = timeout(EXPECTED, expecting.take(broker)).await else { return };
         // What cannot be set makes a connection slower, not another one.
-        let _slower: io::Result<()> = relay::prepare(&client);
+        let _slower: io::Result<()> = stream::prepare(&client);
         match route {
             Some(route) => self.converse(client, server, reach.call, route).await,
             None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
@@ -479,11 +474,11 @@ impl Egress {
         match lock(&self.expected).get_mut(&from.port()).filter(|_| is_here) {
             // Somebody who comes often from there leaves nothing behind, and takes no room.
             Some(came) => {
-                came.extract_if(.., |other| !is_connected(other)).for_each(relay::reset);
+                came.extract_if(.., |other| !is_connected(other)).for_each(stream::reset);
                 came.push(client);
                 self.came.notify_waiters();
             }
-            None => relay::reset(client),
+            None => stream::reset(client),
         }
     }
 
@@ -693,7 +688,7 @@ impl<'a> Expecting<'a> {
         if says(Made::Sure).await {
             return Some(client);
         }
-        relay::reset(client);
+        stream::reset(client);
         None
     }
 
@@ -701,7 +696,7 @@ impl<'a> Expecting<'a> {
     fn alive(&self) -> Option<TcpStream> {
         let came = lock(&self.egress.expected).get_mut(&self.from).map(std::mem::take)?;
         let (mut alive, dead): (Vec<_>, Vec<_>) = came.into_iter().partition(is_connected);
-        dead.into_iter().for_each(relay::reset);
+        dead.into_iter().for_each(stream::reset);
         alive.pop()
     }
 }
@@ -709,7 +704,7 @@ impl<'a> Expecting<'a> {
 impl Drop for Expecting<'_> {
     fn drop(&mut self) {
         let came = lock(&self.egress.expected).remove(&self.from);
-        came.into_iter().flatten().for_each(relay::reset);
+        came.into_iter().flatten().for_each(stream::reset);
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::relay;
+use super::stream;
 
 /// Most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -26,6 +26,8 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// How long all of them have. The kernel gives a single one up after about as long.
 const CONNECT: Duration = Duration::from_secs(130);
 
+/// Most questions by UDP that wait for an answer from outside. More are not heard, and asked again.
+pub(super) const QUESTIONS: usize = 256;
 /// Most answers that are kept for as long as they hold.
 const CACHE: u64 = 4096;
 
@@ -76,7 +78,7 @@ impl Resolver {
             let options = builder.options_mut();
             options.ip_strategy = kind;
             options.cache_size = CACHE;
-            options.max_active_requests = super::serving::QUESTIONS;
+            options.max_active_requests = QUESTIONS;
             builder.build()
         };
         Ok(Self { v4: of(LookupIpStrategy::Ipv4Only)?, v6: of(LookupIpStrategy::Ipv6Only)? })
@@ -201,7 +203,7 @@ async fn first_of(places: &[SocketAddr]) -> Result<TcpStream, i32> {
         }
         tokio::select! {
             Some(done) = trying.join_next() => match done.map_err(io::Error::other).flatten() {
-                Ok(socket) => match relay::prepare(&socket) {
+                Ok(socket) => match stream::prepare(&socket) {
                     Ok(()) => return Ok(socket),
                     Err(error) => failed = errno(&error),
                 },

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::dice::Dice;
 use crate::probe::outcome::{Args, Failure, Outcome, number};
-use crate::probe::{Act, act, errno, network, unix};
+use crate::probe::{errno, network, unix};
 use crate::sys::probe::{self as sys, Arg, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[act(

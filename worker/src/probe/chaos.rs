@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::dice::Dice;
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, Side, bits, call, int, into, legacy, null, text};
 
 pub(crate) const ACTS: &[Act] = &[

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int};
 
 pub(crate) const ACTS: &[Act] = &[

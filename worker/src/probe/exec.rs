@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, End, Side, bits, call, int, null, text};
 
 pub(crate) const ACTS: &[Act] = &[

@@ -11,9 +11,9 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::network::address;
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
     act("tcp-connect-soon", "B5", "ADDR PORT", "connect a TCP socket, and wait two seconds at most", tcp_connect_soon),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{self, Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[

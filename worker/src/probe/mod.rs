@@ -8,6 +8,7 @@
 //! An act has the rights of who starts it and no others: confined, it is what any program there could do as well.
 #![expect(clippy::disallowed_methods, reason = "it tries what a confined program can do, as one or as its control")]
 
+mod act;
 mod campaign;
 mod chaos;
 mod descriptors;
@@ -28,27 +29,8 @@ mod unix;
 
 use crate::sys::probe as sys;
 
-use self::outcome::{Args, Outcome};
-
-/// One thing an attacker would try.
-struct Act {
-    name: &'static str,
-    /// The id in the list of attacks that this act belongs to.
-    attack: &'static str,
-    args: &'static str,
-    about: &'static str,
-    run: fn(&Args<'_>) -> Outcome,
-}
-
-const fn act(
-    name: &'static str,
-    attack: &'static str,
-    args: &'static str,
-    about: &'static str,
-    run: fn(&Args<'_>) -> Outcome,
-) -> Act {
-    Act { name, attack, args, about, run }
-}
+use self::act::Act;
+use self::outcome::Args;
 
 const FAMILIES: &[(&str, &[Act])] = &[
     ("files", files::ACTS),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{call, call_fd, fd, from, int, into, len, null};
 
 pub(crate) const ACTS: &[Act] = &[

@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::probe::errno;
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act, files, network};
+use crate::probe::{files, network};
 use crate::sys::probe::{self as sys, Side, call, call_fd, fd, int, into, null};
 
 pub(crate) const ACTS: &[Act] = &[

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::dice::Dice;
 use crate::probe::outcome::{Args, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, bits, call, int, text};
 
 pub(crate) const ACTS: &[Act] = &[act(

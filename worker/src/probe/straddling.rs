@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::probe::errno;
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::network::{self, Message, sockaddr, word_of};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act, unix};
+use crate::probe::unix;
 use crate::sys::probe::{call, call_fd, fd, from, int, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[

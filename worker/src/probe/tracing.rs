@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, End, Side, bits, call, from, int, into, null};
 
 pub(crate) const ACTS: &[Act] = &[

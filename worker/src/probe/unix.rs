@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::probe::act::{Act, act};
 use crate::probe::network::{send_message, send_messages, word_of, word_of_mut};
 use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::probe::{Act, act};
 use crate::sys::probe::{call, call_fd, fd, from, int, into, len};
 
 pub(crate) const ACTS: &[Act] = &[

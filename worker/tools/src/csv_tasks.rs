@@ -6,8 +6,9 @@ use std::io::Read as _;
 
 use serde_json::{Value, json};
 
+use super::arguments::required_text;
 use super::read::open;
-use super::{Context, Output, ToolError, required_text};
+use super::{Context, Output, ToolError};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "csv-tasks";

@@ -14,12 +14,13 @@
 //!   found (S4-15, X4-12).
 
 mod flexible;
+mod mismatch;
+mod place;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
-use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use callgate_policy::path::HostPath;
@@ -27,8 +28,11 @@ use memchr::memmem::Finder;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
+pub use self::mismatch::{Mismatch, Stage};
+use self::place::{Splice, line_of, only_place};
+use super::arguments::required_text;
 use super::write::{Missing, Target, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, required_text, results};
+use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, results};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -73,8 +77,6 @@ pub const FLEXIBLE: &str = "flexible";
 
 /// The longest file that is edited, bytes: it is held in memory, with what becomes of it.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
-/// How many places an error names.
-const PLACES_MAX: usize = 5;
 
 /// Replaces `args["old_string"]` in `ctx.path` by `args["new_string"]`.
 ///
@@ -121,43 +123,6 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 /// True if the supervisor has said so: with `true`, or with a number, as some surfaces say it.
 fn is_told(args: &Value, name: &str) -> bool {
     args[name].as_bool().unwrap_or(false) || args[name].as_u64().is_some_and(|number| number > 0)
-}
-
-/// Text to put, and its place.
-struct Splice<'n> {
-    range: Range<usize>,
-    new: Cow<'n, [u8]>,
-    stage: Stage,
-}
-
-/// How a text was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stage {
-    /// To the byte.
-    Exact,
-    /// But for white space at the ends of its lines.
-    TrailingSpace,
-    /// But for white space at the beginnings and ends of its lines.
-    Indentation,
-}
-
-impl Stage {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::TrailingSpace => "trailing-space",
-            Self::Indentation => "indentation",
-        }
-    }
-
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::Exact => "",
-            Self::TrailingSpace => ", but for white space at the ends of lines,",
-            Self::Indentation => ", but for white space around lines,",
-        }
-    }
 }
 
 /// Text that the file is to hold, where the first occurrence was, and how many there were.
@@ -226,100 +191,6 @@ fn open(directory: BorrowedFd<'_>, name: &OsStr, links: OFlags, path: &HostPath)
     rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::empty()))
         .map(File::from)
         .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })
-}
-
-/// Where the text is, if it is there once.
-fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<usize, ToolError> {
-    let finder = Finder::new(old);
-    let mut places = Vec::new();
-    let mut times = 0;
-    let mut from = 0;
-    while let Some(found) = finder.find(&content[from..]) {
-        let place = from + found;
-        times += 1;
-        if places.len() < PLACES_MAX {
-            places.push(place);
-        }
-        from = place + 1;
-    }
-    match places.as_slice() {
-        [] => Err(ToolError::NotFound { path: path.clone(), why: Mismatch::find(content, old) }),
-        [place] => Ok(*place),
-        several => {
-            let lines = several.iter().map(|place| line_of(content, *place)).collect();
-            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage: Stage::Exact })
-        }
-    }
-}
-
-/// The number of the line that has this place.
-fn line_of(content: &[u8], place: usize) -> u64 {
-    memchr::memchr_iter(b'\n', &content[..place]).count() as u64 + 1
-}
-
-/// Numbers as a message has them: `3, 8 and 12`.
-pub(super) fn listed(numbers: &[u64]) -> String {
-    let text: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    match text.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        Some((last, _)) => last.clone(),
-        None => String::new(),
-    }
-}
-
-/// Possible reason why a text is not found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mismatch {
-    /// The file's lines end in CRLF, and with that it would be found.
-    LineEnds,
-    /// It would be found with other white space at the beginnings and ends of its lines.
-    Space,
-    /// The file is UTF-16, by its byte order mark.
-    Utf16,
-    /// None that is known.
-    Unknown,
-}
-
-impl Mismatch {
-    fn find(content: &[u8], old: &[u8]) -> Self {
-        if content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff") {
-            return Self::Utf16;
-        }
-        // Also one that has CRLF in some of its lines only.
-        let crlf =
-            lines(old).map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect::<Vec<_>>().join(&b"\r\n"[..]);
-        if crlf != old && Finder::new(&crlf).find(content).is_some() {
-            return Self::LineEnds;
-        }
-        let (content, old): (Vec<_>, Vec<_>) =
-            (lines(content).map(<[u8]>::trim_ascii).collect(), lines(old).map(<[u8]>::trim_ascii).collect());
-        let blank = old.iter().all(|line| line.is_empty());
-        let near = !blank && content.windows(old.len()).any(|window| window == old);
-        if near { Self::Space } else { Self::Unknown }
-    }
-
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::LineEnds => ", whose lines end in \\r\\n",
-            Self::Space => ", but for the white space around its lines",
-            Self::Utf16 => ", which is UTF-16",
-            Self::Unknown => "",
-        }
-    }
-
-    pub(super) fn next_step(self) -> &'static str {
-        match self {
-            Self::LineEnds => "end the lines of both strings with \\r\\n",
-            Self::Space => "read those lines again, and give tabs and spaces exactly as they are",
-            Self::Utf16 => "convert the file, or use a program such as iconv by bash",
-            Self::Unknown => "read the file again, and give the text exactly as it is there",
-        }
-    }
-}
-
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n')
 }
 
 #[cfg(test)]

@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use frizbee::{CaseMatching, Config, Matcher};
 use serde_json::{Map, Value, json};
 
+use super::arguments::{integer, list_of_text, required_text};
 use super::search::{Chosen, Trouble, Visitor, path_of, sort_key, walk};
-use super::{Context, Contract, Kind, Output, ToolError, integer, list_of_text, name_path, required_text, results};
+use super::{Context, Contract, Kind, Output, ToolError, name_path, results};
 
 /// The arguments of `file_search`.
 pub const FILE_SEARCH_SCHEMA: &str = r#"{

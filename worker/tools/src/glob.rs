@@ -8,8 +8,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::arguments::required_text;
 use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, path_entry, path_of, sort_key, walk};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, required_text, results};
+use super::{Context, Contract, HEAD, Kind, Output, ToolError, results};
 
 /// The arguments of `glob`.
 pub const GLOB_SCHEMA: &str = r#"{

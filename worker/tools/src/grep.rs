@@ -27,10 +27,9 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
 use serde_json::{Map, Value};
 
+use super::arguments::{flag, integer, required_text, text};
 use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, path_of, sort_key, walk};
-use super::{
-    Context, Contract, HEAD, Kind, Output, ToolError, flag, integer, name_path, read, required_text, results, text,
-};
+use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, read, results};
 
 /// The arguments of `grep`.
 pub const GREP_SCHEMA: &str = r#"{
@@ -173,7 +172,7 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
         .build(pattern)
         .map_err(|e| ToolError::Pattern {
             argument: "pattern",
-            pattern: super::shorten(&pattern.into()),
+            pattern: super::message::shorten(&pattern.into()),
             reason: e.to_string(),
         })
 }

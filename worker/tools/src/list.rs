@@ -21,8 +21,9 @@ use ignore::{DirEntry, WalkBuilder};
 use rustix::fs::{FileType, Stat};
 use serde_json::{Map, Value};
 
+use super::arguments::{flag, integer, is_told};
 use super::search::{Trouble, place, walk_builder};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, flag, integer, is_told, name_path, results};
+use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, results};
 
 /// The arguments of `list`.
 pub const LIST_SCHEMA: &str = r#"{

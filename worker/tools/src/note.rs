@@ -4,8 +4,9 @@
 
 use serde_json::{Map, Value};
 
+use super::arguments::required_text;
 use super::write::{Missing, Target};
-use super::{Context, Contract, Kind, Output, ToolError, edit, name_path, required_text};
+use super::{Context, Contract, Kind, Output, ToolError, edit, name_path};
 
 /// Where notes are kept, below the workspace.
 pub const FILE: &str = ".deepseek/notes.md";

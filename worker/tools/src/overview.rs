@@ -11,8 +11,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::arguments::integer;
 use super::search::{Chosen, First, Trouble, Visitor, open_found, path_of, sort_key, walk};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, integer, name_path};
+use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path};
 
 mod languages;
 

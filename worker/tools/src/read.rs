@@ -22,10 +22,9 @@ use callgate_policy::path::HostPath;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value, json};
 
+use super::arguments::{integer, is_told};
 use super::write::{Missing, open_parent_without_links, split};
-use super::{
-    Context, Contract, FileKind, HEAD, Kind, Links, Output, ToolError, integer, is_told, name_path, numbered, results,
-};
+use super::{Context, Contract, FileKind, HEAD, Kind, Links, Output, ToolError, name_path, numbered, results};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{

@@ -1,6 +1,22 @@
 //! Results of the tools, as JSON Schemas (C-27). A result that was cut has `head` in place of what is listed second in
 //! `anyOf`.
 
+use callgate_policy::path::HostPath;
+use serde_json::{Map, Value};
+
+/// The key of a truncated result's first part, in place of the key that holds all of it (C-27).
+pub const HEAD: &str = "head";
+
+/// Puts `path` into a result, and `path_b64` beside it where text would lose bytes (C-27).
+pub fn name_path(data: &mut Map<String, Value>, path: &HostPath) {
+    use base64::Engine as _;
+    let bytes = path.as_bytes();
+    data.insert("path".to_owned(), String::from_utf8_lossy(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
+        data.insert("path_b64".to_owned(), base64::engine::general_purpose::STANDARD.encode(bytes).into());
+    }
+}
+
 /// `read`.
 pub(super) const READ: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",

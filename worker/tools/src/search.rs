@@ -26,7 +26,8 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value, json};
 
-use super::{Context, FileKind, ToolError, list_of_text};
+use super::arguments::list_of_text;
+use super::{Context, FileKind, ToolError};
 
 /// The most bytes of a result that are shown, whatever the number of its entries: a bound for what a supervisor takes.
 pub(super) const HEAD_MAX: usize = 1024 * 1024;
@@ -124,7 +125,8 @@ impl Chosen {
     /// the pattern spells out is taken whatever leaves it out: the directories that it begins with (`.git/**`,
     /// `target/**/*.d`), and a last name that has no wildcard or begins with a dot (`.env`, `debug.log`, `.env*`).
     pub(super) fn by(ctx: &Context, argument: &'static str, glob: &str) -> Result<Self, ToolError> {
-        let bad = |reason: String| ToolError::Pattern { argument, pattern: super::shorten(&glob.into()), reason };
+        let bad =
+            |reason: String| ToolError::Pattern { argument, pattern: super::message::shorten(&glob.into()), reason };
         let base = ctx.path.as_path();
         if Path::new(glob).is_absolute() && Path::new(glob).starts_with(base) && base != Path::new("/") {
             return Err(bad("it is relative to the directory that is searched, and here it repeats that".to_owned()));
@@ -160,14 +162,14 @@ fn overrides(ctx: &Context, argument: &'static str, globs: &[impl AsRef<str>]) -
     for glob in globs.iter().map(AsRef::as_ref) {
         let bad = |error: ignore::Error| ToolError::Pattern {
             argument,
-            pattern: super::shorten(&glob.into()),
+            pattern: super::message::shorten(&glob.into()),
             reason: error.to_string(),
         };
         builder.add(glob).map_err(bad)?;
     }
     let bad = |error: ignore::Error| ToolError::Pattern {
         argument,
-        pattern: super::shorten(&globs.iter().map(AsRef::as_ref).collect()),
+        pattern: super::message::shorten(&globs.iter().map(AsRef::as_ref).collect()),
         reason: error.to_string(),
     };
     builder.build().map_err(bad)

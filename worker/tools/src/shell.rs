@@ -21,7 +21,8 @@ use serde_json::Value;
 use tree_sitter::Node;
 
 use self::lex::{Found, Until, ends_word, unknown};
-use super::{Output, ToolError, required_text};
+use super::arguments::required_text;
+use super::{Output, ToolError};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "shell";

@@ -4,7 +4,8 @@
 use callgate_policy::skill::FrontMatter;
 use serde_json::{Value, json};
 
-use super::{Output, ToolError, required_text};
+use super::arguments::required_text;
+use super::{Output, ToolError};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "front-matter";

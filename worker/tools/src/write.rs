@@ -36,7 +36,8 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 
-use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, results, shorten};
+use super::message::shorten;
+use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, results};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{

@@ -16,6 +16,8 @@ pub use self::run::run;
 use super::{Contract, Kind};
 
 #[cfg(feature = "databases")]
+mod call;
+#[cfg(feature = "databases")]
 mod mysql;
 #[cfg(feature = "databases")]
 mod postgres;

@@ -20,8 +20,8 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Error, OptsBuilder, Params, SslOpts, Value};
 
 use super::ServerConnection;
+use super::call::{Asked, Failed, Operation};
 use super::rows::{Cell, Column, Sink, Wants};
-use super::run::{Asked, Failed, Operation};
 use super::sql::Sql;
 use crate::ToolError;
 use crate::web::fetch;

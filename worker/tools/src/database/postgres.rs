@@ -24,8 +24,8 @@ use tokio_postgres::types::{FromSql, Type};
 use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage};
 
 use super::ServerConnection;
+use super::call::{Asked, Failed, Operation};
 use super::rows::{Cell, Column, Sink, Wants};
-use super::run::{Asked, Failed, Operation};
 use super::sql::Sql;
 use super::tls::Tls;
 use crate::ToolError;

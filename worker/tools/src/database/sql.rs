@@ -14,7 +14,8 @@
 use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, Statement};
 use serde_json::Value;
 
-use crate::{Output, ToolError, required_text};
+use crate::arguments::required_text;
+use crate::{Output, ToolError};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "sql";
@@ -127,8 +128,11 @@ impl Sql {
     /// # Errors
     /// What is no statement, more than one, or one that could be read in two ways.
     pub(super) fn read(dialect: Dialect, text: &str) -> Result<Self, ToolError> {
-        let bad =
-            |reason: String| ToolError::Pattern { argument: "sql", pattern: crate::shorten(&text.into()), reason };
+        let bad = |reason: String| ToolError::Pattern {
+            argument: "sql",
+            pattern: crate::message::shorten(&text.into()),
+            reason,
+        };
         if text.len() > SQL_MAX {
             return Err(bad(format!(
                 "it has more than {SQL_MAX} bytes, and nobody could look at all of it; write less at a time"

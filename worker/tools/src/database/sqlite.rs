@@ -17,8 +17,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode as Primary, OpenFlags, Statement, ffi};
 use rustix::fs::{Mode, OFlags};
 
+use super::call::{Asked, Failed, Operation};
 use super::rows::{Cell, Column, Sink, Wants};
-use super::run::{Asked, Failed, Operation};
 use super::sql::{PRAGMAS, Sql};
 use crate::{FileKind, ToolError};
 

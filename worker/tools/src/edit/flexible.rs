@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
 
-use super::{Mismatch, PLACES_MAX, Splice, Stage, line_of, only_place};
+use super::mismatch::{Mismatch, Stage};
+use super::place::{PLACES_MAX, Splice, line_of, only_place};
 use crate::ToolError;
 
 /// Where `old` is, and what is to be there.

@@ -7,8 +7,9 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Mode;
 use serde_json::{Map, Value};
 
+use super::super::arguments::{flag, integer};
 use super::super::search::open_found;
-use super::super::{Context, Contract, Kind, Output, ToolError, flag, integer};
+use super::super::{Context, Contract, Kind, Output, ToolError};
 use super::repository::Repository;
 use super::status::{Changes, Side, Untracked, What};
 use super::unified::Compared;

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::LspError;
+use super::error::LspError;
 
 /// Most bytes of a message's headers.
 const HEADERS_MAX: usize = 4096;

@@ -3,22 +3,23 @@
 //! The server runs beside this worker, in a sandbox as other programs do. This is its client: all that a server says is read here, by a
 //! process that can read the workspace and do nothing else, and what becomes of it is bounded.
 
+mod error;
 mod frames;
 mod place;
 mod talk;
 
 use std::collections::HashMap;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use serde_json::{Map, Value, json};
 
+pub use self::error::LspError;
+pub(super) use self::error::last_words;
 use self::talk::Talk;
-use super::{
-    Context, Contract, HEAD, Kind, Output, ToolError, flag, integer, is_told, name_path, read, required_text, text,
-};
+use super::arguments::{flag, integer, is_told, required_text, text};
+use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, read};
 
 /// The name.
 pub const NAME: &str = "lsp";
@@ -126,59 +127,6 @@ const MOST: usize = 200;
 /// Most characters of a name, and of a message.
 const NAME_MAX: usize = 200;
 const MESSAGE_MAX: usize = 2000;
-
-/// Reason why a server has not answered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LspError {
-    /// It has ended, or closed its output.
-    #[error("it ended before it had answered")]
-    Ended,
-    /// It took too long.
-    #[error("it did not answer in time")]
-    TimedOut,
-    /// It said what makes no sense.
-    #[error("it sent what is no message: {0}")]
-    Broken(&'static str),
-    /// It said too much.
-    #[error("it sent more than 64 MiB")]
-    TooMuch,
-    /// It asks and does not read.
-    #[error("it does not read what it is sent")]
-    DoesNotRead,
-    /// It answered with an error.
-    #[error("it refused, with error {code}: {message}")]
-    Refused {
-        /// The protocol's number.
-        code: i64,
-        /// Its own words.
-        message: String,
-    },
-    /// Nobody is there to talk to.
-    #[error("it was not started")]
-    Absent,
-    /// A stream failed.
-    #[error("{0}")]
-    Stream(io::Error),
-}
-
-impl LspError {
-    pub(super) fn code(&self) -> ErrorCode {
-        match self {
-            Self::TimedOut => ErrorCode::ExecutionTimeout,
-            Self::Broken(_) => ErrorCode::OutputMalformed,
-            Self::TooMuch => ErrorCode::LimitExceeded,
-            Self::Ended | Self::DoesNotRead | Self::Refused { .. } | Self::Absent | Self::Stream(_) => {
-                ErrorCode::ToolExecutionFailed
-            }
-        }
-    }
-}
-
-/// Text about a server's last words in an error.
-pub(super) fn last_words(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!("; it had written on standard error:\n{words}") }
-}
 
 /// Asks the server about `ctx.path`, in the workspace `ctx.paths[1]`.
 ///

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use serde_json::{Value, json};
 
-use super::LspError;
+use super::error::LspError;
 use super::frames::{Frames, framed};
 use super::place::{path_of, uri};
 

@@ -10,7 +10,7 @@ use callgate_policy::path::HostPath;
 use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use super::PatchError;
+use super::error::PatchError;
 use super::hunks::LINES_MAX;
 use crate::write::{Making, Missing, Staged, Target};
 use crate::{FileKind, Links, ToolError, edit};

@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 
+use super::error::Misfit;
 use super::parse::{Hunk, Kind, Line};
 
 /// Most comparisons of lines for one patch: repeated lines can cost any time.
@@ -17,33 +18,6 @@ const COMPARISONS: usize = 200_000_000;
 pub(super) const LINES_MAX: usize = 2_000_000;
 /// The longest part of a line that a message shows, characters.
 const SHOWN: usize = 80;
-
-/// Reason why a hunk does not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misfit {
-    /// The file has another line there, or has ended; the text is what the hunk has.
-    Differs {
-        /// The line of the file, from 1.
-        line: usize,
-        /// Line of the hunk there.
-        hunk: String,
-        /// Line of the file there.
-        file: Option<String>,
-    },
-    /// It would fit in several places.
-    Several {
-        /// Their lines, from 1; the first few.
-        lines: Vec<u64>,
-    },
-    /// Its lines are there, but a hunk of the first line begins the file, or one without context behind it ends the file.
-    NotAtTheEdge,
-    /// It has no context, and a line number alone says nothing.
-    NoContext,
-    /// It says that its last line has no newline, and the file goes on behind it.
-    NoNewline,
-    /// To find its place would take too long.
-    TooLong,
-}
 
 /// Result for a file.
 #[derive(Debug)]

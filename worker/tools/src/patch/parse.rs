@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::PatchError;
+use super::error::PatchError;
 
 /// Most files of one patch. Each changed file has a temporary file beside it until all are in place, and the broker holds that.
 pub(super) const FILES_MAX: usize = 64;

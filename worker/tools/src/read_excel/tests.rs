@@ -1,13 +1,14 @@
 //! Tests of what is read in workbooks of several programs, and in broken ones.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use zip::write::SimpleFileOptions;
 
 use super::*;
+use crate::HEAD;
 
 /// As the supervisor sets it.
 const LIMIT: usize = 200 * 1024;
@@ -197,22 +198,6 @@ fn arguments_that_make_no_sense_are_errors() {
         let error = excel(&path, &args).expect_err("no sense");
         assert!(matches!(error, ToolError::Argument { .. }), "{args}: {error}");
     }
-}
-
-#[test]
-fn columns_have_their_letters() {
-    let named = [(1, "A"), (26, "Z"), (27, "AA"), (52, "AZ"), (702, "ZZ"), (703, "AAA"), (16384, "XFD")];
-    for (number, name) in named {
-        assert_eq!(letters(number), name);
-    }
-}
-
-#[test]
-fn spans_are_merged_and_counted() {
-    let numbers = Numbers::of(vec![(5, 7), (1, 2), (2, 3), (9, 8), (6, 10), (20, u32::MAX)]);
-    let held: Vec<u32> = (0..22).filter(|number| numbers.contains(*number)).collect();
-    assert_eq!(held, [1, 2, 3, 5, 6, 7, 8, 9, 10, 20, 21]);
-    assert_eq!((numbers.within(0), numbers.within(6), numbers.within(20)), (0, 5, 10));
 }
 
 /// Broken workbooks, made of whole ones: each is read or is an error, and none ends the parser.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use calamine::{Reader as _, Xls};
 use cfb::CompoundFile;
 
-use super::{Bytes, FILE_MAX, Numbers, Sheet, Table, WorkbookError};
+use super::sheet::{Bytes, FILE_MAX, Numbers, Sheet, Table};
+use crate::workbook::WorkbookError;
 
 /// The most cells in all rectangles that sheets span: calamine holds each of them.
 const CELLS_MAX: u64 = 20_000_000;
@@ -41,7 +42,7 @@ impl Book {
         let name = &self.sheets[index].name;
         let range = self.cells.worksheet_range(name).map_err(|e| WorkbookError::broken(name, e))?;
         let hidden = std::mem::take(&mut self.hidden[index]);
-        let mut table = Table { hidden_rows: hidden.rows, hidden_columns: hidden.columns, ..Table::default() };
+        let mut table = Table::hiding(hidden.rows, hidden.columns);
         let (first_row, first_column) = range.start().unwrap_or_default();
         for (row, column, cell) in range.used_cells() {
             let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));

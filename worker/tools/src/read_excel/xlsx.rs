@@ -10,7 +10,8 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use zip::ZipArchive;
 
-use super::{Bytes, Numbers, Sheet, Table, WorkbookError};
+use super::sheet::{Bytes, Numbers, Sheet, Table};
+use crate::workbook::WorkbookError;
 
 /// The most bytes that an archive may unpack to.
 const UNPACKED_MAX: u64 = 256 * 1024 * 1024;

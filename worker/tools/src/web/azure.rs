@@ -12,7 +12,8 @@ use ureq::http::Response;
 use url::Url;
 
 use super::fetch::{Body, Client, Method};
-use crate::{Context, Contract, HEAD, Kind, Output, ToolError, integer, results, text};
+use crate::arguments::{integer, text};
+use crate::{Context, Contract, HEAD, Kind, Output, ToolError, results};
 
 /// The arguments of `azure_devops`.
 pub const SCHEMA: &str = r#"{
@@ -376,7 +377,7 @@ fn relation(link: &str) -> Result<&'static str, ToolError> {
 fn changes(args: &Value, operation: Operation) -> Result<Vec<Value>, ToolError> {
     let fields = args["fields"].as_object().into_iter().flatten();
     let bad = |name: &str, why: &str| {
-        failed(format!("argument `fields`, {}: {why}", crate::shorten(&name.into())), ErrorCode::InputInvalid)
+        failed(format!("argument `fields`, {}: {why}", crate::message::shorten(&name.into())), ErrorCode::InputInvalid)
     };
     let changes: Vec<Value> = fields
         .map(|(name, value)| {
@@ -413,7 +414,7 @@ pub fn place(at: &str, project: Option<&str>) -> Result<String, String> {
 
 fn place_below(at: &Url, project: Option<&str>) -> Result<Url, String> {
     let place = below(at, project.as_slice());
-    place.map_err(|part| format!("{} is not the name of a project", crate::shorten(&part.into())))
+    place.map_err(|part| format!("{} is not the name of a project", crate::message::shorten(&part.into())))
 }
 
 /// A place with more parts: each is encoded for itself, so that none of them leads elsewhere. The error is one that would.
@@ -450,7 +451,7 @@ fn url(
     let place = place_below(at, project).map_err(bad)?;
     let parts = [&["_apis"], path].concat();
     let url = below(&place, &parts);
-    let mut url = url.map_err(|part| bad(format!("there is no {}", crate::shorten(&part.into()))))?;
+    let mut url = url.map_err(|part| bad(format!("there is no {}", crate::message::shorten(&part.into()))))?;
     url.query_pairs_mut().extend_pairs(query).append_pair("api-version", version);
     Ok(url)
 }

@@ -30,7 +30,8 @@ use ureq::{Agent, RequestBuilder};
 use url::Url;
 
 use super::{Format, to_text};
-use crate::{Context, Contract, HEAD, Kind, Output, ToolError, integer, results, text};
+use crate::arguments::{integer, text};
+use crate::{Context, Contract, HEAD, Kind, Output, ToolError, results};
 
 /// The arguments of `web_fetch`.
 pub const SCHEMA: &str = r#"{
@@ -130,7 +131,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 /// A URL that can be fetched, without what a server does not see.
 fn target(text: &str) -> Result<Url, ToolError> {
     let bad = |why: &str| ToolError::Fetch {
-        url: crate::shorten(&text.into()),
+        url: crate::message::shorten(&text.into()),
         why: why.to_owned(),
         code: ErrorCode::InputInvalid,
     };
@@ -172,7 +173,7 @@ pub fn place(url: &str) -> Result<Place, String> {
 }
 
 fn refused(url: &Url, why: impl Into<String>, code: ErrorCode) -> ToolError {
-    ToolError::Fetch { url: crate::shorten(&url.as_str().into()), why: why.into(), code }
+    ToolError::Fetch { url: crate::message::shorten(&url.as_str().into()), why: why.into(), code }
 }
 
 fn agent(certificates: &[u8], timeout: Duration) -> Agent {
@@ -330,7 +331,7 @@ fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize
         let kind = content_type.as_deref().unwrap_or("of no type");
         refused(
             url,
-            format!("what it has is {}, which is no text", crate::shorten(&kind.into())),
+            format!("what it has is {}, which is no text", crate::message::shorten(&kind.into())),
             ErrorCode::ToolExecutionFailed,
         )
     })?;

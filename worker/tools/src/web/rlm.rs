@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::fetch::{BY_EGRESS, Body, Client, Method};
-use crate::{Context, Contract, HEAD, Kind, Output, ToolError, integer, results, text};
+use crate::arguments::{integer, text};
+use crate::{Context, Contract, HEAD, Kind, Output, ToolError, results};
 
 /// The arguments of `rlm_query`. That there are no more prompts than [`MOST`] is for [`check`] to say, in words.
 pub const SCHEMA: &str = r#"{

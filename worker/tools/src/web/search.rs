@@ -13,7 +13,8 @@ use url::Url;
 
 use super::fetch::{BY_EGRESS, Client};
 use super::html;
-use crate::{Context, Contract, Kind, Output, ToolError, integer, results, text};
+use crate::arguments::{integer, text};
+use crate::{Context, Contract, Kind, Output, ToolError, results};
 
 /// The arguments of `web_search`.
 pub const SCHEMA: &str = r#"{
