@@ -14,11 +14,10 @@ use callgate_policy::plan::exec::{self, FileId, HEADER_BYTES, Header, Located, r
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid as KernelPid, PidfdFlags, PidfdGetfdFlags};
 
-use super::tracer::process_of;
 use crate::programs::{self, Tree};
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
-use crate::sys::process::Pid;
+use crate::sys::process::{self, Pid};
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 const PAGE: usize = 4096;
@@ -675,4 +674,18 @@ fn step_by_step(fd: OwnedFd, base: BorrowedFd<'_>, names: &CString) -> Result<Ta
 
 fn raw(e: rustix::io::Errno) -> i32 {
     e.raw_os_error()
+}
+
+/// The process that a thread belongs to. Of one with a single thread, and so of most that execute, it is that.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
+pub(super) fn process_of(tid: Pid) -> Option<Pid> {
+    if process::is_leader(tid) {
+        return Some(tid);
+    }
+    // The thread's name is in it, which may be any bytes.
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    String::from_utf8_lossy(&status)
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .and_then(|number| number.trim().parse().ok())
 }

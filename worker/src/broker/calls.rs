@@ -2,25 +2,23 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Network, SessionPlan};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::Stat;
 
-use super::caller::{Caller, Thread};
+use super::caller::{Caller, Thread, process_of};
 use super::changes::{Collected, Notices, Own};
-use super::debug::ExitTracer;
 use super::fifos::Waiting;
-use super::ipc::{AllObjects, Objects};
+use super::objects::{AllObjects, Objects};
+use super::paths::{lies_in, real};
 use super::sockets::Sockets;
-use super::tracer::process_of;
-use super::watches::Watches;
+use super::watched::Watches;
 use super::writable::{Writable, Written, name};
 use crate::procfs::Procfs;
 use crate::protocol::Channel;
@@ -100,35 +98,26 @@ pub(super) struct Endpoint {
     pub(super) carried: Arc<()>,
 }
 
+/// The one process of a call whose tracees may stop at their end.
+pub(super) struct ExitTracer {
+    pub(super) process: Pid,
+    pub(super) fd: OwnedFd,
+}
+
+impl ExitTracer {
+    /// True if it may still trace: until all its threads have ended, and with each of them what that traced.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        !matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
+    }
+}
+
 /// Places that a call may read. Looked up only by calls that watch files, for there are many.
 #[derive(Default)]
 struct Readable {
     /// `None` for all that the session may.
     named: Option<Vec<HostPath>>,
     real: Option<Vec<PathBuf>>,
-}
-
-/// The granted path as the kernel spells it. One that does not exist yet is its existing part and the rest.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "spells a granted path as the kernel does, in the session's domain; what is done goes by a descriptor"
-)]
-pub(super) fn real(path: &Path) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent).join(name),
-        _ => path.to_owned(),
-    }
-}
-
-/// True if a path lies in a tree, both as the kernel spells them. By their bytes, which takes a fraction of the time of
-/// [`Path::starts_with`].
-pub(super) fn lies_in(path: &Path, tree: &Path) -> bool {
-    let (path, tree) = (path.as_os_str().as_bytes(), tree.as_os_str().as_bytes());
-    let rest = path.strip_prefix(tree);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || tree.ends_with(b"/"))
 }
 
 /// All calls that run now or stand ready, by their workers' process ids.
@@ -476,26 +465,5 @@ impl Calls {
             all.extend(Procfs::USUAL.children(pid));
         }
         all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_lies_in_a_tree_by_whole_names() {
-        for (path, tree, lies) in [
-            ("/a/b", "/a", true),
-            ("/a", "/a", true),
-            ("/a", "/", true),
-            ("/ab", "/a", false),
-            ("/", "/a", false),
-            ("/b/a", "/a", false),
-            ("pipe:[7]", "/", false),
-        ] {
-            assert_eq!(lies_in(Path::new(path), Path::new(tree)), lies, "{path} in {tree}");
-            assert_eq!(Path::new(path).starts_with(tree), lies, "the control: {path} in {tree}");
-        }
     }
 }

@@ -17,10 +17,10 @@ use callgate_policy::plan::{FsRule, SessionPlan};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
 
-use super::calls::{lies_in, real};
 use super::ends::Unseen;
-use super::keeper::settings;
+use super::paths::{lies_in, real};
 use super::planted;
+use super::settings::settings;
 use crate::apply::landlock::reach;
 use crate::protocol::notice;
 

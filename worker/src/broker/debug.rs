@@ -7,20 +7,19 @@
 //! What is left to the kernel here depends on numbers alone, which nobody changes while the caller waits: a thread that sleeps
 //! in its question is in no stop, in which a tracer could set its registers.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{Mechanism, SessionPlan, Strength};
 use callgate_policy::step::Step;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::PidfdFlags;
 
-use super::caller::{Caller, Thread};
-use super::exec::can_trace;
+use super::caller::{Caller, Thread, process_of};
+use super::calls::ExitTracer;
+use super::gate::can_trace;
 use super::refused::refuse;
-use super::tracer::process_of;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::apply::done;
 use crate::procfs::{Procfs, TOLD_OF_SIBLINGS};
 use crate::protocol::StepFailure;
@@ -41,20 +40,6 @@ pub(super) fn confirm(plan: &SessionPlan, one_thread: OneThread) -> Result<StepR
     can_trace(one_thread)
         .map_err(|e| StepFailure { errno: e.raw_os_error(), ..StepFailure::new(Step::Debug, BARRED) })?;
     Ok(done(Step::Debug, "ptrace within the call, by Landlock"))
-}
-
-/// The one process of a call whose tracees may stop at their end.
-pub(super) struct ExitTracer {
-    process: Pid,
-    fd: OwnedFd,
-}
-
-impl ExitTracer {
-    /// True if it may still trace: until all its threads have ended, and with each of them what that traced.
-    fn is_alive(&self) -> bool {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        !matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
-    }
 }
 
 /// The bits of a request's options that take an answer of the broker's: PTRACE_O_TRACEEXIT beside those that the filter lets

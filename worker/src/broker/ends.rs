@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::calls::lies_in;
+use super::paths::lies_in;
 
 /// Most bytes that kept paths take, about. What a workspace holds chooses how many there are.
 const BYTES: usize = 16 << 20;

@@ -20,11 +20,13 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::time::ClockId;
 
 use super::caller::{Caller, Links, Target};
-use super::keeper::{Judgement, What, settings_in};
+use super::keeper::{Judgement, What};
 use super::made::{self, Identity};
 use super::metadata::int;
+use super::settings::settings_in;
+use super::state::{Broker, Handler};
 use super::writable::{Grant, New, Twin, new_of, unknown_name};
-use super::{Broker, Handler, fifos, shm};
+use super::{fifos, shm};
 use crate::sys::notify::Answer;
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[

@@ -11,8 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
-use std::io::Read as _;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -24,11 +23,12 @@ use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use callgate_policy::step;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec};
 
-use super::calls::{lies_in, real};
 use super::ends::{Ends, Kept, Unseen};
 use super::made::{self, Identity, Made};
 use super::mounts::{Alias, Granted, Mounts};
+use super::paths::{lies_in, real};
 use super::planted;
+use super::settings::settings;
 use super::survey::{self, BOUNDS, survey};
 use super::writable::name;
 use crate::apply::landlock::reach;
@@ -39,8 +39,6 @@ use crate::way::is_the_systems;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
 const REMEMBERED: usize = 16 << 20;
-/// A file of settings that is longer is not read.
-const SETTINGS: u64 = 1024 * 1024;
 /// Includes that include others are followed this far.
 const INCLUDES: usize = 5;
 /// Most paths that the settings of one repository lead to.
@@ -1431,34 +1429,6 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
     let text = settings(pointer).unwrap_or_default();
     let named = text.strip_prefix(b"gitdir:").unwrap_or_default().trim_ascii();
     directory.join(OsStr::from_bytes(named))
-}
-
-/// A small file that is one. Nothing else is opened, which would be felt at the other end of a FIFO, or by a device.
-pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
-    text_of(&rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
-}
-
-/// Settings of a name in a directory, which is not followed.
-pub(super) fn settings_in(directory: impl AsFd, name: &CStr) -> Option<Vec<u8>> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    text_of(&rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?)
-}
-
-fn text_of(found: &OwnedFd) -> Option<Vec<u8>> {
-    let stat = rustix::fs::fstat(found).ok()?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-        return None;
-    }
-    // A file of the kernel's own may keep whoever reads it waiting, however regular it looks (/proc/kmsg).
-    let kind = rustix::fs::fstatfs(found).ok()?.f_type;
-    if [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::TRACEFS_MAGIC, libc::DEBUGFS_MAGIC].contains(&kind) {
-        return None;
-    }
-    let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = fs::File::from(rustix::fs::open(itself, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
-    let mut text = Vec::new();
-    let read = file.take(SETTINGS + 1).read_to_end(&mut text).ok()?;
-    (read as u64 <= SETTINGS).then_some(text)
 }
 
 /// As many links as the kernel follows (path_resolution(7)).

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::caller::{Caller, Links, Target};
 use super::refused::refuse;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[

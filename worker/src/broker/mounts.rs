@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::plan::protect::{Found, State, names};
 use callgate_policy::step::Step;
 
-use super::calls::lies_in;
+use super::paths::lies_in;
 use crate::apply::failure;
 use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;

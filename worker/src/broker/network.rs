@@ -19,10 +19,7 @@ use crate::apply::{done, failure};
 use crate::egress::BACKLOG;
 use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
 use crate::sys;
-use crate::sys::process::Pid;
 
-/// Most of what egress says that is heard before anybody else is.
-const AT_ONCE: usize = 1024;
 /// Most bytes of questions for names that wait to be read. The kernel takes twice as much, for what it needs besides.
 const QUESTIONS_MAX: usize = 128 * 1024;
 /// How long egress may take to say what a call has carried.
@@ -159,7 +156,7 @@ impl Network {
     }
 
     /// Message that egress sends by itself, if it has said something. `None` for nothing more.
-    fn heard(&self) -> Option<FromEgress> {
+    pub(super) fn heard(&self) -> Option<FromEgress> {
         self.egress.receive_if_there().ok().flatten()
     }
 }
@@ -220,30 +217,6 @@ fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
 fn bound_to(socket: &OwnedFd) -> rustix::io::Result<SocketAddr> {
     let address: SocketAddrAny = rustix::net::getsockname(socket)?;
     SocketAddr::try_from(address)
-}
-
-impl super::Broker {
-    /// Takes what a call's connections have carried into its result, before it is told or over.
-    pub(super) fn count(&mut self, of: impl Fn(Pid, u64) -> bool) {
-        let Some(egress) = &self.egress else { return };
-        if let Some(call) = self.calls.find(of).filter(|call| call.changes.went_out) {
-            call.changes.carried = egress.carried(call.asks().0);
-        }
-    }
-
-    /// Takes all that egress has said by itself, for the results of the calls that it is about.
-    pub(super) fn hear_egress(&mut self) {
-        // Others wait meanwhile; what is not heard yet will be.
-        for _ in 0..AT_ONCE {
-            let Some(said) = self.egress.as_ref().and_then(Network::heard) else { return };
-            match said {
-                FromEgress::Refused { call, host, reason } => self.calls.not_reached(Some(call), host, reason),
-                FromEgress::Ended { call, host, reason } => self.calls.not_reached(Some(call), host, Some(reason)),
-                FromEgress::NameRefused { call, name } => self.calls.not_reached(call, name, None),
-                FromEgress::Serving(_) | FromEgress::Failed(_) => {}
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::AtFlags;
 
-use super::keeper::settings;
+use super::settings::settings;
 
 /// Parts that make a directory a repository, together: whatever comes last completes it.
 pub(super) const PARTS: &[&[u8]] = &[b"HEAD", b"objects", b"refs", b"commondir"];

@@ -11,10 +11,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::process::{Pid as KernelPid, PidfdFlags};
 use rustix::thread::CpuSet;
 
-use super::caller::Caller;
+use super::caller::{Caller, process_of};
 use super::metadata::int;
-use super::tracer::process_of;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
 use crate::sys::process::{self, Pid, SignalInfo, pidfd_signal};
 

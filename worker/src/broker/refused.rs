@@ -4,7 +4,7 @@
 use callgate_policy::envelope::Blocked;
 
 use super::caller::Caller;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[

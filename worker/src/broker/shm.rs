@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use callgate_policy::plan::PrivateKind;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::Broker;
 use super::caller::Caller;
+use super::state::Broker;
 use crate::sys::notify::Answer;
 
 /// The name of a shared memory object, if this is one's path: `/dev/shm/NAME`.

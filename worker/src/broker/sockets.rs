@@ -7,27 +7,26 @@
 //! listened on again with another backlog.
 
 mod endpoint;
+mod held;
 mod inet;
 mod own_network;
 mod unix;
 
-use std::collections::HashMap;
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use callgate_policy::envelope::Blocked;
 use callgate_policy::remarks;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use self::inet::Server;
-use self::unix::{Files, Name};
+pub(super) use self::held::Sockets;
+use self::held::{Family, Kept, OnItsWay, errno, io_errno, make};
 use super::caller::Caller;
 use super::metadata::int;
 use super::network::Asked;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::protocol::Target;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::socket as raw;
@@ -35,156 +34,8 @@ use crate::sys::socket as raw;
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
     &[(libc::SYS_socket, socket), (libc::SYS_bind, bind), (libc::SYS_listen, listen), (libc::SYS_connect, connect)];
 
-/// Most sockets of one call that are neither connected nor listening; the oldest gives way, and can then no longer
-/// become either.
-const KEPT: usize = 1024;
 /// Most connections of a call that are on their way at once.
 const WAITING: usize = 1024;
-
-/// A call's sockets.
-#[derive(Default)]
-pub(super) struct Sockets {
-    /// The broker's copies, by inode: what the caller's descriptor is, whatever its number. Should two sockets of a call ever
-    /// have one number (there are 2^32), the one that is kept is acted on: one that the call has made as well.
-    kept: HashMap<u64, Kept>,
-    order: Vec<u64>,
-    files: Files,
-    /// Abstract names that this call has bound.
-    names: HashMap<Vec<u8>, Name>,
-    connecting: Connecting,
-}
-
-struct Kept {
-    fd: OwnedFd,
-    family: Family,
-    /// Where it listens, or did last.
-    server: Option<Server>,
-    /// It could not be connected.
-    failed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    Unix,
-    V4,
-    V6,
-}
-
-impl Family {
-    /// Family that an address says that it is of.
-    fn of(address: &[u8]) -> Option<Self> {
-        match family_in(address) {
-            libc::AF_UNIX => Some(Self::Unix),
-            libc::AF_INET => Some(Self::V4),
-            libc::AF_INET6 => Some(Self::V6),
-            _ => None,
-        }
-    }
-
-    fn as_domain(self) -> AddressFamily {
-        match self {
-            Self::Unix => AddressFamily::UNIX,
-            Self::V4 => AddressFamily::INET,
-            Self::V6 => AddressFamily::INET6,
-        }
-    }
-}
-
-impl Sockets {
-    fn keep(&mut self, inode: u64, kept: Kept) {
-        if self.order.len() >= KEPT
-            && let Some(at) = self.order.iter().position(|i| self.kept.get(i).is_some_and(|k| k.server.is_none()))
-        {
-            self.kept.remove(&self.order.remove(at));
-        }
-        if self.kept.insert(inode, kept).is_none() {
-            self.order.push(inode);
-        }
-    }
-
-    fn get(&mut self, inode: u64) -> Option<&mut Kept> {
-        let failed = std::mem::take(&mut self.connecting.shared().failed);
-        failed.into_iter().for_each(|(inode, kept)| self.keep(inode, kept));
-        self.kept.get_mut(&inode)
-    }
-
-    fn forget(&mut self, inode: u64) -> Option<Kept> {
-        self.order.retain(|i| *i != inode);
-        self.kept.remove(&inode)
-    }
-
-    /// How many of them listen, or did.
-    pub(super) fn servers(&self) -> usize {
-        self.kept.values().filter(|kept| kept.server.is_some()).count()
-    }
-}
-
-/// The connections of a call that are on their way, each in a thread of its own.
-#[derive(Default)]
-struct Connecting {
-    count: Arc<AtomicUsize>,
-    shared: Arc<Mutex<Shared>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// Sockets that could not be connected, by inode: they may be tried again.
-    failed: Vec<(u64, Kept)>,
-    /// Copies of what is on its way, by inode.
-    ends: HashMap<u64, OwnedFd>,
-}
-
-impl Connecting {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Connecting {
-    /// With the call, its connections end, or its ports would be taken for as long as the kernel goes on knocking.
-    fn drop(&mut self) {
-        for fd in self.shared().ends.values() {
-            // One that is connected by now is let go of by its thread.
-            let _ended: rustix::io::Result<()> = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
-        }
-    }
-}
-
-/// One of them, for as long as this lives.
-struct OnItsWay {
-    count: Arc<AtomicUsize>,
-    shared: Arc<Mutex<Shared>>,
-    inode: u64,
-}
-
-impl OnItsWay {
-    fn begin(connecting: &Connecting, inode: u64, kept: &Kept) -> Result<Self, i32> {
-        let copy = kept.fd.try_clone().map_err(io_errno)?;
-        connecting.count.fetch_add(1, Ordering::Relaxed);
-        connecting.shared().ends.insert(inode, copy);
-        Ok(Self { count: Arc::clone(&connecting.count), shared: Arc::clone(&connecting.shared), inode })
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for OnItsWay {
-    fn drop(&mut self) {
-        // Closed when the lock is free again: whoever ends the call takes it.
-        let _end = self.shared().ends.remove(&self.inode);
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn errno(e: rustix::io::Errno) -> i32 {
-    e.raw_os_error()
-}
-
-fn io_errno(e: io::Error) -> i32 {
-    e.raw_os_error().unwrap_or(libc::EIO)
-}
 
 /// Purpose of a socket of the network that is none of TCP. Resolvers do not wait for an answer that may not come
 /// (glibc, musl, Go); `getaddrinfo` also makes datagram sockets that could wait, to sort what it has found.
@@ -242,15 +93,6 @@ fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
     Ok(Answer::Fd { fd, cloexec: kind & libc::SOCK_CLOEXEC != 0 })
 }
 
-fn make(
-    family: AddressFamily,
-    kind: SocketType,
-    flags: SocketFlags,
-    protocol: Option<Protocol>,
-) -> Result<OwnedFd, i32> {
-    rustix::net::socket_with(family, kind, flags, protocol).map_err(errno)
-}
-
 /// The inode of the socket that a descriptor of the caller is.
 fn inode_of(caller: &Caller<'_>, number: i32) -> Result<u64, i32> {
     let text = caller.describe_fd(number)?;
@@ -269,10 +111,6 @@ fn address(caller: &Caller<'_>, pointer: u64, len: u64) -> Result<Vec<u8>, i32> 
         }
         _ => Err(libc::EINVAL),
     }
-}
-
-fn family_in(address: &[u8]) -> i32 {
-    i32::from(u16::from_ne_bytes([address[0], address[1]]))
 }
 
 fn bind(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {

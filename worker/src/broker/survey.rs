@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a18_repositories_and_kept_links_are_found() -> std::io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let top = super::super::calls::real(directory.path());
+        let top = super::super::paths::real(directory.path());
         for made in [
             "plain/.git/deep/.git",
             "bare/objects/x/.git",
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a18_what_is_left_out_is_told() -> std::io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let top = super::super::calls::real(directory.path());
+        let top = super::super::paths::real(directory.path());
         for number in 0..100 {
             fs::create_dir_all(top.join(format!("{number}/x/.git")))?;
         }

@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::caller::Caller;
 use super::metadata::int;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
 use crate::sys::notify::Answer;
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] =

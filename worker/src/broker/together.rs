@@ -5,8 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::process::{Pid, getpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use super::caller::Caller;
-use super::tracer::process_of;
+use super::caller::{Caller, process_of};
 use crate::sys::{notify, process};
 
 /// Hand-over of the processor: whether it is handed from callers to this thread and back.

@@ -29,9 +29,9 @@ use callgate_policy::plan::exec::{Asked as Told, Judged};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::caller::{Thread, locate};
-use super::exec::{Eyes, Gate, Granted, Job, text};
-use super::{Broker, locked};
+use super::caller::{Thread, locate, process_of};
+use super::gate::{Eyes, Gate, Granted, Job, text};
+use super::state::{Broker, locked};
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
 use crate::sys::process::{self, Pid};
@@ -339,20 +339,6 @@ fn strings(file: fs::File) -> io::Result<Vec<Vec<u8>>> {
         Some(words) => Ok(words.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()),
         None => Ok(Vec::new()),
     }
-}
-
-/// The process that a thread belongs to. Of one with a single thread, and so of most that execute, it is that.
-#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
-pub(super) fn process_of(tid: Pid) -> Option<Pid> {
-    if process::is_leader(tid) {
-        return Some(tid);
-    }
-    // The thread's name is in it, which may be any bytes.
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    String::from_utf8_lossy(&status)
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|number| number.trim().parse().ok())
 }
 
 fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {

@@ -4,16 +4,16 @@
 //! All such descriptors look alike from outside but for what they watch; so each has a first watch, on a file of its own
 //! in the session's directory, by which it is known again.
 
-use std::collections::HashMap;
 use std::fs;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::caller::{Caller, Links};
 use super::metadata::int;
-use super::{Broker, Handler};
+use super::state::{Broker, Handler};
+use super::watched::Marker;
 use crate::sys::notify::{Answer, Notification};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
@@ -25,28 +25,6 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 
 /// Most descriptors of one call: the kernel's own default bound for a user is 128 (`fs.inotify.max_user_instances`).
 const MOST: usize = 64;
-
-/// A call's descriptors, by their first watch.
-#[derive(Default)]
-pub(super) struct Watches {
-    kept: HashMap<String, (OwnedFd, Marker)>,
-    made: u64,
-}
-
-/// First watch of a descriptor: a file in a directory that is the session's own.
-struct Marker {
-    directory: OwnedFd,
-    name: String,
-}
-
-impl Drop for Marker {
-    fn drop(&mut self) {
-        match rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty()) {
-            // If it is gone the session is, and its directory with it.
-            Ok(()) | Err(_) => {}
-        }
-    }
-}
 
 fn errno(e: rustix::io::Errno) -> i32 {
     e.raw_os_error()

@@ -16,7 +16,7 @@ use callgate_policy::plan::{Extent, FsAccess, FsRule, SessionPlan};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::calls::{lies_in, real};
+use super::paths::{lies_in, real};
 
 /// Most twins that a call may have at once: each is held open.
 const TWINS: usize = 64;

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use callgate_policy::plan::ENDPOINT;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use super::super::Broker;
 use super::super::caller::Caller;
 use super::super::calls::{Call, Endpoint};
-use super::{errno, io_errno, unix};
+use super::super::state::Broker;
+use super::held::{errno, io_errno};
+use super::unix;
 use crate::protocol::AtEndpoint;
 use crate::sys::socket as raw;
 

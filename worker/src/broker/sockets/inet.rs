@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
-use super::super::Broker;
 use super::super::caller::Caller;
 use super::super::calls::Calls;
-use super::{Family, Kept, Sockets, errno, family_in};
+use super::super::state::Broker;
+use super::held::{Family, Kept, Server, Sockets, errno, family_in, make};
 use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
@@ -29,12 +29,6 @@ use crate::sys::process::Pid;
 const SERVERS: usize = 1024;
 /// Most servers of all calls of a session together: each takes two descriptors of the broker's, which serves them all.
 const SERVERS_OF_ALL: usize = 4096;
-
-/// Where a socket of a call listens, or has listened.
-pub(super) struct Server {
-    at: SocketAddr,
-    guard: Arc<OwnedFd>,
-}
 
 pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8]) -> Result<(), i32> {
     release_stale(broker, caller)?;
@@ -137,7 +131,7 @@ fn listen_guarded(kept: &Kept, backlog: i32) -> Result<Option<Server>, i32> {
 /// A guard that is not bound yet: beside a socket that does not listen yet, it must share the address.
 fn guard_beside(socket: &OwnedFd, at: SocketAddr, family: Family) -> Result<OwnedFd, i32> {
     let address_family = if family == Family::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
-    let guard = super::make(address_family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let guard = make(address_family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if at.is_ipv6() {
         let only = sockopt::ipv6_v6only(socket).map_err(errno)?;
         sockopt::set_ipv6_v6only(&guard, only).map_err(errno)?;

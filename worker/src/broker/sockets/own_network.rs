@@ -15,9 +15,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use callgate_policy::envelope::Blocked;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, sockopt};
 
-use super::super::Broker;
 use super::super::caller::Caller;
-use super::{Family, errno, family_in, inet, io_errno};
+use super::super::state::Broker;
+use super::held::{self, Family, errno, family_in, io_errno};
+use super::inet;
 use crate::sys::notify::Answer;
 use crate::sys::socket as raw;
 
@@ -59,7 +60,7 @@ impl Kind {
             Self::Route => (AddressFamily::NETLINK, SocketType::RAW, None),
         };
         let nonblocking = if kind & libc::SOCK_NONBLOCK != 0 { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-        super::make(family, socket_type, SocketFlags::CLOEXEC | nonblocking, protocol)
+        held::make(family, socket_type, SocketFlags::CLOEXEC | nonblocking, protocol)
     }
 }
 

@@ -4,77 +4,24 @@
 //! descriptor for as long as they are taken for its own, and connected to by that descriptor. One file is one socket's for
 //! good, for bind(2) makes a new file each time: who holds the file reaches that socket or nobody.
 
-use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::super::Broker;
 use super::super::caller::{Caller, Links, Target};
+use super::super::state::Broker;
 use super::super::writable::Grant;
-use super::{errno, family_in, inet, io_errno, make};
+use super::held::{Name, errno, family_in, identity, io_errno, make};
+use super::inet;
 use crate::apply::landlock;
 use crate::sys::socket as raw;
 
-/// Most files of sockets that one call is known to have bound; the removed and then the oldest give way, and can no longer
-/// be connected to.
-const FILES: usize = 1024;
 /// Most abstract names of one call.
 const NAMES: usize = 1024;
-
-/// The files of a call's sockets, by (device, inode), each with a descriptor that keeps that number its own.
-#[derive(Default)]
-pub(super) struct Files {
-    held: HashMap<(u64, u64), Arc<OwnedFd>>,
-    order: VecDeque<(u64, u64)>,
-}
-
-impl Files {
-    fn hold(&mut self, file: Arc<OwnedFd>) -> Result<(), i32> {
-        if self.held.len() >= FILES {
-            let has_name = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink > 0);
-            self.held.retain(|_, fd| has_name(fd));
-            self.order.retain(|known| self.held.contains_key(known));
-        }
-        if self.held.len() >= FILES
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.held.remove(&oldest);
-        }
-        let known = identity(&rustix::fs::fstat(&file).map_err(errno)?);
-        if self.held.insert(known, file).is_none() {
-            self.order.push_back(known);
-        }
-        Ok(())
-    }
-
-    /// The one that was bound, if this file is one.
-    fn get(&self, stat: &Stat) -> Option<Arc<OwnedFd>> {
-        self.held.get(&identity(stat)).map(Arc::clone)
-    }
-
-    fn forget(&mut self, stat: &Stat) {
-        self.held.remove(&identity(stat));
-        self.order.retain(|known| *known != identity(stat));
-    }
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
-}
-
-/// File that stands for an abstract name.
-pub(super) struct Name {
-    /// Its name in the session's directory for such, and the file.
-    name: CString,
-    file: Arc<OwnedFd>,
-    /// The socket that was bound to it.
-    inode: u64,
-}
 
 /// The parts of a unix address: a path, an abstract name, or none (autobind).
 enum UnixName {
