@@ -29,6 +29,7 @@ mod confine;
 mod credentials;
 mod error;
 mod etc;
+mod facts;
 mod gate;
 mod gitconfig;
 mod home;

@@ -136,6 +136,12 @@ fn link(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
+/// As whom a session runs: the owner of the workspace if we may become that, else ourselves.
+pub(crate) fn owner(workspace: Option<&Place>) -> Identity {
+    let me = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    workspace.filter(|_| me.uid == 0).map(Place::owner).filter(|owner| owner.uid != 0).unwrap_or(me)
+}
+
 /// The directories below which calls may have put links: the workspace's roots, where calls of earlier sessions may have worked,
 /// and what calls of this session may write.
 #[derive(Debug)]
@@ -158,7 +164,7 @@ impl Changeable {
     pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[AskedFor]) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         let held: Vec<&Place> = held.into_iter().collect();
-        let user = host::owner(held.first().copied()).uid;
+        let user = owner(held.first().copied()).uid;
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);

@@ -1,11 +1,10 @@
 //! Rights that manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
 
-use crate::manifest::Manifest;
 use crate::pattern::{ArgPatterns, PathPattern, PathTemplate, ProgramPattern};
 use crate::requirement::{Program, RequirementSet};
 use crate::variable::Variables;
 
-use super::origin::{Kind, Origin, Source};
+use super::origin::{ItemLines, Kind, Origin, Source, line_of};
 use super::region::ShellRegion;
 use super::rights::Rights;
 
@@ -28,15 +27,15 @@ pub struct Contribution<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Whose<'a> {
-    Manifest(&'a Manifest),
+    /// A manifest's, by the name of its file, with the lines of its items.
+    Manifest(&'a str, &'a ItemLines),
     Other(&'a Source),
 }
 
 impl<'a> Contribution<'a> {
-    /// A manifest's; each item is told by its line.
-    #[must_use]
-    pub fn manifest(manifest: &'a Manifest) -> Self {
-        Self { set: &manifest.requires, whose: Whose::Manifest(manifest) }
+    /// A manifest's; each item is told by its line in `file`.
+    pub(crate) fn from_lines(set: &'a RequirementSet, file: &'a str, lines: &'a ItemLines) -> Self {
+        Self { set, whose: Whose::Manifest(file, lines) }
     }
 
     /// A tool's, the command line's, or the default.
@@ -47,8 +46,8 @@ impl<'a> Contribution<'a> {
 
     fn origin(&self, kind: Kind, place: usize, text: String) -> Origin {
         let source = match self.whose {
-            Whose::Manifest(manifest) => {
-                Source::Manifest { file: manifest.file.clone(), line: manifest.line(kind, place) }
+            Whose::Manifest(file, lines) => {
+                Source::Manifest { file: file.to_owned(), line: line_of(lines, kind, place) }
             }
             Whose::Other(source) => source.clone(),
         };

@@ -1,6 +1,7 @@
 //! From what is asked for to what is in force: ceiling ∩ parent ∩ declared (X0-1, C-1).
 
 mod beyond;
+mod bound;
 mod declared;
 mod everything;
 mod links;
@@ -21,13 +22,15 @@ use crate::plan::AskedFor;
 use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
+pub use bound::Bound;
 pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared, NOT_DELEGATED};
 pub use everything::everything;
 pub use links::LeadsOut;
+pub(crate) use origin::{ItemLines, line_of};
 pub use origin::{Kind, Origin, Source};
 pub(crate) use region::Region;
 pub use region::{PathRegion, Scope, ShellRegion};
-pub use rights::{Bound, Rights};
+pub use rights::Rights;
 
 /// Rights in force for a session. Made only by [`narrow`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Where a right came from.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Who asked for a right, or bounded it.
@@ -120,4 +121,12 @@ impl fmt::Display for Kind {
             Self::Capabilities => "capabilities",
         })
     }
+}
+
+/// Lines of a manifest on which the items of a `requires` stand, from 1, in their order.
+pub(crate) type ItemLines = BTreeMap<Kind, Vec<usize>>;
+
+/// The line of one item; the first if nothing is known of it.
+pub(crate) fn line_of(lines: &ItemLines, kind: Kind, place: usize) -> usize {
+    lines.get(&kind).and_then(|lines| lines.get(place)).copied().unwrap_or(1)
 }

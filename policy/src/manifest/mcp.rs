@@ -1,11 +1,9 @@
 //! `[mcp.NAME]`: servers of the Model Context Protocol, whose tools a session has besides its own (X0-41).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Env, Manifest, Net};
-use crate::approval::ApprovalScope;
-use crate::effective::Kind;
+use super::env::Env;
+use crate::effective::ItemLines;
 use crate::pattern::HostPattern;
 use crate::requirement::{Program, RequirementSet, ShellRunRequirement};
 
@@ -39,39 +37,16 @@ pub struct McpServer {
     pub timeout: Option<Duration>,
     /// Most characters of a tool's description that a model is shown.
     pub max_description_length: u64,
-    pub(super) lines: BTreeMap<Kind, Vec<usize>>,
+    pub(super) lines: ItemLines,
 }
 
 impl McpServer {
-    fn asks_for(&self) -> RequirementSet {
+    /// Requirements of its own; without programs, any that it can read.
+    pub(super) fn asks_for(&self) -> RequirementSet {
         let mut requires = self.requires.clone();
         if requires.shell.is_empty() {
             requires.shell.push(ShellRunRequirement { cmd: Program::Any, args: None });
         }
         requires
-    }
-}
-
-impl Manifest {
-    /// Manifest in force for the session in which one of its servers runs: the server's own requirements, environment
-    /// and credentials, with the ceiling, limits and rules of this manifest. It has no tools.
-    #[must_use]
-    pub fn of_server(&self, name: &str) -> Option<Self> {
-        let server = self.mcp.get(name)?;
-        let mut credentials = self.net.credentials.clone();
-        credentials.retain(|credential| server.credentials.contains(&credential.host));
-        Some(Self {
-            id: Some(name.to_owned()),
-            approvals: ApprovalScope::default(),
-            tools: Some(Vec::new()),
-            requires: server.asks_for(),
-            env: server.env.clone(),
-            net: Net { credentials, search: None, rlm: None },
-            agents: BTreeMap::new(),
-            mcp: BTreeMap::new(),
-            lsp: BTreeMap::new(),
-            lines: server.lines.clone(),
-            ..self.clone()
-        })
     }
 }

@@ -4,7 +4,9 @@
 //! shown at its line.
 
 mod agent;
+mod child;
 mod decode;
+mod env;
 mod lsp;
 mod mcp;
 mod net;
@@ -16,7 +18,7 @@ use crate::approval::ApprovalScope;
 use crate::ceiling::Ceiling;
 use crate::document::error::{Fault, position};
 use crate::document::tree::{self, Whole};
-use crate::effective::{Bound, DeclareError, Kind, Source};
+use crate::effective::{Bound, Contribution, DeclareError, ItemLines, Kind, Source, line_of};
 use crate::limit::Limits;
 use crate::mode::{Headless, Mode};
 use crate::path::HostPath;
@@ -27,6 +29,7 @@ use crate::tool::Surface;
 use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
+pub use self::env::Env;
 pub use self::lsp::LanguageServer;
 pub use self::mcp::{MCP_DESCRIPTION, MCP_START, McpServer};
 pub use self::net::{Credential, CredentialSource, Form, Net, Over, Provider, ProviderKind, Rlm, Search};
@@ -80,18 +83,9 @@ pub struct Manifest {
     pub mcp: BTreeMap<String, McpServer>,
     /// Language servers that `lsp` asks, besides those that it knows, by name.
     pub lsp: BTreeMap<String, LanguageServer>,
-    lines: BTreeMap<Kind, Vec<usize>>,
+    lines: ItemLines,
     rule_lines: Vec<usize>,
     ceiling_lines: BTreeMap<&'static str, usize>,
-}
-
-/// `[env]`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Env {
-    /// Names to take over from the supervisor's environment.
-    pub pass: Vec<String>,
-    /// Names with their values.
-    pub set: BTreeMap<String, String>,
 }
 
 impl Manifest {
@@ -113,7 +107,7 @@ impl Manifest {
     /// On which line an item of `requires` stands, from 1.
     #[must_use]
     pub fn line(&self, kind: Kind, place: usize) -> usize {
-        self.lines.get(&kind).and_then(|lines| lines.get(place)).copied().unwrap_or(1)
+        line_of(&self.lines, kind, place)
     }
 
     /// On which line the table of the ceiling stands that bounds a kind, from 1.
@@ -139,7 +133,7 @@ impl Manifest {
     }
 
     /// Turns the places of items into lines.
-    fn with_lines(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
+    fn with_lines(mut self, text: &str, places: ItemLines) -> Self {
         let line = |at: usize| position(text, at).0;
         self.rule_lines.iter_mut().for_each(|place| *place = line(*place));
         self.ceiling_lines.values_mut().for_each(|place| *place = line(*place));
@@ -153,6 +147,14 @@ impl Manifest {
         }
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self
+    }
+}
+
+impl<'a> Contribution<'a> {
+    /// A manifest's; each item is told by its line.
+    #[must_use]
+    pub fn manifest(manifest: &'a Manifest) -> Self {
+        Self::from_lines(&manifest.requires, &manifest.file, &manifest.lines)
     }
 }
 

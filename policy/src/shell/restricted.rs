@@ -8,14 +8,18 @@
 //! It reads a [`Line`], never text, so `grep rm file` and `grep '>' file` are what they are (X4-7). It is a rule of layer 2:
 //! what such a line can reach is what was granted, and a repository's own git configuration is layer 3's to keep.
 
+mod arguments;
 mod commands;
 mod scripts;
+mod variables;
 
 use crate::path::HostPath;
 
 use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word, reading};
 
+use arguments::{Args, Except, How, Only};
 pub use commands::{RULES, Rule};
+use variables::{HARMLESS, is_own};
 
 /// Refusal of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,19 +90,6 @@ fn simple(command: &Simple) -> Result<(), Refusal> {
     command.assignments.iter().try_for_each(|assignment| assigns(assignment, alone))?;
     command.redirects.iter().try_for_each(redirects)?;
     if alone { Ok(()) } else { program(&command.words) }
-}
-
-/// Variables that change how text is shown, and nothing else.
-const HARMLESS: &[&str] = &["LANGUAGE", "TZ", "NO_COLOR", "COLUMNS", "LINES", "CLICOLOR"];
-
-/// A variable of the line's own, in small letters: bash gives none of them a meaning, but for proxies, which curl reads.
-fn is_own(name: &str) -> bool {
-    let small = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    small
-        && name.bytes().any(|byte| byte.is_ascii_lowercase())
-        && !name.ends_with("_proxy")
-        && name != "auto_resume"
-        && name != "histchars"
 }
 
 fn assigns(Assignment { name, values }: &Assignment, alone: bool) -> Result<(), Refusal> {
@@ -174,154 +165,4 @@ fn program(words: &[Word]) -> Result<(), Refusal> {
         },
     };
     judged.or_else(|why| refuse(shown(), why, rule.remedy))
-}
-
-/// How a command's arguments are judged.
-#[derive(Clone, Copy)]
-pub(crate) enum How {
-    /// None of them does harm.
-    Any,
-    /// All but these options. `valued` are short ones with a value.
-    Except { flags: &'static str, valued: &'static str, long: &'static [&'static str] },
-    /// All but these options, and so many operands: the next one would be written to.
-    Few { most: usize, flags: &'static str, valued: &'static str, long: &'static [&'static str] },
-    /// These options and no others; those of `long` that end in `=` have a value. And a look at the rest.
-    Only {
-        flags: &'static str,
-        valued: &'static str,
-        long: &'static [&'static str],
-        check: fn(&Args<'_>) -> Result<(), String>,
-    },
-    /// By a function.
-    Own(fn(&[Word]) -> Result<(), String>),
-    /// It starts a command, which is judged in its place.
-    Starts(fn(&[Word]) -> Result<Vec<Word>, String>),
-}
-
-/// Which options there may be.
-trait Allows {
-    fn short(&self, flag: char) -> Result<Takes, ()>;
-    fn long(&self, name: &str) -> Result<Takes, ()>;
-}
-
-#[derive(PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    Value,
-}
-
-struct Except {
-    flags: &'static str,
-    valued: &'static str,
-    long: &'static [&'static str],
-}
-
-impl Allows for Except {
-    fn short(&self, flag: char) -> Result<Takes, ()> {
-        if self.flags.contains(flag) {
-            return Err(());
-        }
-        Ok(if self.valued.contains(flag) { Takes::Value } else { Takes::Nothing })
-    }
-
-    /// getopt_long takes the beginning of a name for the name (C1).
-    fn long(&self, name: &str) -> Result<Takes, ()> {
-        if self.long.iter().any(|denied| denied.starts_with(name)) { Err(()) } else { Ok(Takes::Nothing) }
-    }
-}
-
-struct Only {
-    flags: &'static str,
-    valued: &'static str,
-    long: &'static [&'static str],
-}
-
-impl Allows for Only {
-    fn short(&self, flag: char) -> Result<Takes, ()> {
-        match (self.flags.contains(flag), self.valued.contains(flag)) {
-            (true, _) => Ok(Takes::Nothing),
-            (_, true) => Ok(Takes::Value),
-            _ => Err(()),
-        }
-    }
-
-    fn long(&self, name: &str) -> Result<Takes, ()> {
-        let listed = self.long.iter().find(|listed| listed.strip_suffix('=').unwrap_or(listed) == name);
-        listed.map(|listed| if listed.ends_with('=') { Takes::Value } else { Takes::Nothing }).ok_or(())
-    }
-}
-
-/// Arguments, told apart as getopt does.
-pub(crate) struct Args<'a> {
-    /// Names, without dashes, and values.
-    options: Vec<(String, Option<Word>)>,
-    operands: Vec<&'a Word>,
-}
-
-impl<'a> Args<'a> {
-    fn parse(args: &'a [Word], allows: &dyn Allows) -> Result<Self, String> {
-        let (mut options, mut operands) = (Vec::new(), Vec::new());
-        let mut rest = args.iter();
-        let mut only_operands = false;
-        while let Some(word) = rest.next() {
-            let start = word.known_start();
-            if only_operands || (!word.may_be_option()) || start == "-" && word.text().is_some() {
-                operands.push(word);
-            } else if start == "--" && word.text().is_some() {
-                only_operands = true;
-            } else if word.may_split() || !start.starts_with('-') {
-                return Err(format!("`{}` may turn out to be an option", word.shown()));
-            } else if let Some(long) = start.strip_prefix("--") {
-                let (name, value) = match long.split_once('=') {
-                    Some((name, value)) => (
-                        name,
-                        Some(word.text().map(|_| Word::Static(value.to_owned())).unwrap_or_else(|| word.clone())),
-                    ),
-                    None if word.text().is_some() => (long, None),
-                    None => return Err(format!("which option `{}` is will only be known when it runs", word.shown())),
-                };
-                let takes = allows.long(name).map_err(|()| format!("its option --{name} may do more than read"))?;
-                let value = if takes == Takes::Value && value.is_none() { rest.next().cloned() } else { value };
-                options.push((name.to_owned(), value));
-            } else {
-                let text = word
-                    .text()
-                    .ok_or_else(|| format!("which options `{}` are will only be known when it runs", word.shown()))?;
-                for (at, flag) in text[1..].char_indices() {
-                    let takes = allows.short(flag).map_err(|()| format!("its option -{flag} may do more than read"))?;
-                    if takes == Takes::Value {
-                        let attached = &text[1 + at + flag.len_utf8()..];
-                        let value = if attached.is_empty() {
-                            rest.next().cloned()
-                        } else {
-                            Some(Word::Static(attached.to_owned()))
-                        };
-                        if value.as_ref().is_some_and(Word::may_split) {
-                            return Err(format!(
-                                "the value of -{flag} may become several words; put it in double quotes"
-                            ));
-                        }
-                        options.push((flag.to_string(), value));
-                        break;
-                    }
-                    options.push((flag.to_string(), None));
-                }
-            }
-        }
-        Ok(Self { options, operands })
-    }
-
-    fn at_most(&self, most: usize) -> Result<(), String> {
-        if self.operands.len() > most || (most > 0 && self.operands.iter().any(|word| word.may_be_several())) {
-            return Err(match most {
-                0 => "what it is given may change something, or start a command".to_owned(),
-                _ => "it writes to the file that is named last".to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    fn has(&self, names: &[&str]) -> bool {
-        self.options.iter().any(|(option, _)| names.contains(&option.as_str()))
-    }
 }

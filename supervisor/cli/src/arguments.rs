@@ -63,7 +63,7 @@ pub(super) enum Command {
     BenchOpens(BenchOpens),
     /// Play a part of `bench --network`.
     #[command(hide = true, subcommand)]
-    BenchNetwork(crate::bench::Part),
+    BenchNetwork(BenchNetwork),
     /// Make one attempt to break out, with this process's own rights: `doctor --attack` runs this inside and outside.
     #[command(hide = true)]
     Attempt(Attempt),
@@ -699,4 +699,19 @@ pub(super) struct BenchOpens {
     pub(super) file: PathBuf,
     /// How often.
     pub(super) count: u32,
+}
+
+/// Part of a process of `bench --network`.
+#[derive(Debug, Subcommand)]
+pub(super) enum BenchNetwork {
+    /// Answer each number with as many bytes. Prints its port.
+    Serve,
+    /// Copy between whoever connects and this port. Prints its own port.
+    Relay { to: u16 },
+    /// Connect so often, ask for one byte each time, and print the median in microseconds.
+    Connects { to: u16, count: u32 },
+    /// Ask for so many bytes, and print how many came in a second.
+    Bytes { to: u16, bytes: u64 },
+    /// Hold so many connections at once, ask for one byte on each, and print how many answered.
+    AtOnce { to: u16, count: u32 },
 }

@@ -16,7 +16,8 @@ use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::AtTerminal;
 use super::session::Recorded;
-use super::{show, supervise_with};
+use super::show;
+use super::supervisor::supervise_with;
 use callgate::shown::escaped_json;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.

@@ -7,14 +7,11 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use callgate::doctor::DoctorError;
+use callgate::shown::{escaped_json, escaped_lines};
 use callgate::trust::TrustError;
 use callgate::{CallError, ConfineError, OpenError, RegistryError, StepFailure, StoreError, with_causes};
 use callgate_policy::envelope::Denial;
 use callgate_policy::step::Step;
-use clap::CommandFactory as _;
-
-use super::arguments::Arguments;
-use callgate::shown::{escaped_json, escaped_lines};
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const TOOL: u8 = 1;
@@ -337,27 +334,27 @@ fn confine_status(error: &ConfineError) -> u8 {
     }
 }
 
-/// Help and version are asked for; anything else that clap says is a mistake of usage.
-pub(super) fn usage(mut error: clap::Error) -> ExitCode {
+/// Exit status of a line that clap does not take. Help and version are asked for; anything else is a mistake of usage.
+pub(super) fn usage(mut error: clap::Error, callgate: clap::Command) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     use clap::error::{ContextKind, ContextValue};
     let asked_for = matches!(error.kind(), DisplayHelp | DisplayVersion);
     // clap leaves it out where a value is wrong or missing (X1-12).
     if !asked_for && error.get(ContextKind::Usage).is_none() {
-        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage_of_typed()));
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage_of_typed(callgate)));
     }
     let told = error.print();
     if asked_for && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
 }
 
 /// The usage of the command that was typed; of callgate itself if it was none.
-fn usage_of_typed() -> clap::builder::StyledStr {
-    let mut callgate = Arguments::command();
+fn usage_of_typed(mut callgate: clap::Command) -> clap::builder::StyledStr {
+    let mut unbuilt = callgate.clone();
     // For the names of commands in their own usage.
     callgate.build();
     let typed = std::env::args_os().skip(1).find(|word| callgate.find_subcommand(word).is_some());
     match typed.and_then(|word| callgate.find_subcommand_mut(word)) {
         Some(command) => command.render_usage(),
-        None => Arguments::command().render_usage(),
+        None => unbuilt.render_usage(),
     }
 }

@@ -16,8 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::Run;
 use super::exit::Failure;
 use super::session::Recorded;
+use super::supervisor::supervise_with;
 use super::terminal::{Outer, Relay};
-use super::{show, supervise_with, variables};
+use super::{show, variables};
 use callgate::shown::{escaped_json, escaped_lines};
 
 /// Signals from a terminal or a process manager that are meant for the command.

@@ -15,7 +15,8 @@ use unicode_width::UnicodeWidthStr as _;
 use super::arguments::{Grants, Mode, NewSession, Offer, Prune, SessionAct};
 use super::exit::Failure;
 use super::paint::{self, Word};
-use super::{forked, show, supervise_with};
+use super::show;
+use super::supervisor::{forked, supervise_with};
 
 /// Settings that a session was made with, as the store keeps them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::arguments;
 use super::exit::Failure;
-use super::{forked, show, supervise};
+use super::show;
+use super::supervisor::{forked, supervise};
 use callgate::shown::{escaped, escaped_json};
 
 pub(super) fn skills(arguments: &arguments::Skills, json: bool) -> Result<ExitCode, Failure> {

@@ -8,7 +8,7 @@ use callgate_worker::launcher::{remove_at_the_end, wait_for_the_end};
 use callgate_worker::protocol::Channel;
 
 use super::exit::Failure;
-use super::tell_left;
+use super::supervisor::tell_left;
 
 /// Made with a name that cannot be guessed, for this user alone. It is removed when this is dropped, or the process has
 /// ended: another process does so, which this one's end does not touch.

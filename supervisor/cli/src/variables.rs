@@ -8,7 +8,7 @@ use callgate::{Launcher, SessionSpec};
 use serde_json::json;
 
 use super::exit::Failure;
-use super::supervise;
+use super::supervisor::supervise;
 use callgate::shown::{escaped, escaped_json};
 
 /// Opens the session and lists its variables. Some of them are known only then, such as `TMPDIR`.

@@ -12,9 +12,8 @@ use callgate_policy::variable::Variables;
 use super::open::{bounds, effective, further_directories, roots, variables};
 use super::sources::{Inherited, Sources, has_skills, keep_what_is_their_own, keep_what_leads_nowhere};
 use super::{SessionSpec, Warning};
-use crate::host;
 use crate::open_error::OpenError;
-use crate::place::{Changeable, Place};
+use crate::place::{self, Changeable, Place};
 use crate::registry::hosted::skill;
 use crate::registry::{Azure, Registry, Rlm, Searches, TOKEN};
 
@@ -82,7 +81,7 @@ impl Sources {
             None => Arc::new(skills(spec, roots)),
         };
         // Files beside a skill are for whoever reads it.
-        let beside = skills.directories(host::owner(roots.first()).uid);
+        let beside = skills.directories(place::owner(roots.first()).uid);
         if let Some(requires) = skill::requires(&beside) {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }

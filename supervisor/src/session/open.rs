@@ -35,6 +35,7 @@ use super::{
 use crate::aborts::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::credentials::Credentials;
+use crate::facts;
 use crate::gate::people::People;
 use crate::gate::{Gate, Halt, Watchdogs};
 use crate::home::Homes;
@@ -339,7 +340,7 @@ impl Supervisor {
             lasting,
         }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
-        let identity = host::owner(roots.first());
+        let identity = place::owner(roots.first());
         // Where calls of another session of the workspace may write is no better.
         let asked: Vec<HostPath> = effective.asked_for().iter().map(AskedFor::directory).collect();
         let all: Vec<HostPath> = written.iter().chain(&asked).cloned().collect();
@@ -367,7 +368,7 @@ impl Supervisor {
             Some(path) => effective.clone().with_session_dir(path),
             None => effective.clone(),
         };
-        let facts = host::facts(
+        let facts = facts::collect(
             (strength, calls),
             self.support.landlock_abi,
             identity,

@@ -22,8 +22,8 @@ use super::written::real_path;
 use crate::causes::with_causes;
 use crate::confine::{Opened, private_directory};
 use crate::error::CallError;
+use crate::facts;
 use crate::gate::execs::Watching;
-use crate::host;
 use crate::open_error::OpenError;
 use crate::place;
 use crate::registry::Tool;
@@ -85,7 +85,7 @@ impl Session {
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
-        let mut facts = host::facts(
+        let mut facts = facts::collect(
             (strength, Calls::One),
             self.sandbox.facts.landlock_abi,
             identity,

@@ -13,7 +13,7 @@ use callgate_policy::variable::Variables;
 use super::barred::Barred;
 use super::written::{real_path, rewritten, settle};
 use crate::causes::with_causes;
-use crate::host::Search;
+use crate::facts::Search;
 use crate::open_error::OpenError;
 use crate::place::Changeable;
 use crate::registry::Hosted;

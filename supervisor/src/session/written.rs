@@ -16,6 +16,7 @@ use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, Way};
 
 use crate::host;
+use crate::place;
 use crate::registry::{Executor, Tool};
 
 /// Finds a tool's program, if it is named by its name, and has that started and nothing that takes its place later; and looks where
@@ -130,7 +131,7 @@ impl<'a> Writes<'a> {
     pub(super) fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
         let mounts = mountinfo::read()
             .map_err(|error| format!("the mounts by which calls may reach its files cannot be read: {error}"))?;
-        Ok(Self { effective, asked: effective.asked_regions(), user: host::owner(None).uid, mounts })
+        Ok(Self { effective, asked: effective.asked_regions(), user: place::owner(None).uid, mounts })
     }
 
     /// Reason why a program does not run by what its author meant: its file names an interpreter or a loader, and calls

@@ -1,7 +1,7 @@
 //! Which commands there are, as data (S4-9, X4-5). Each rule has lines that it passes and lines that it catches; a test
 //! tries them all.
 
-use super::How;
+use super::arguments::How;
 use super::scripts::{
     awk, command, curl, env, find, git, nice, packed, read, sed, tar, test, timed, timeout, xargs, xxd,
 };

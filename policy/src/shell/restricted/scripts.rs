@@ -1,6 +1,7 @@
 //! Commands whose arguments are a language of their own.
 
-use super::{Args, is_own};
+use super::arguments::Args;
+use super::variables::is_own;
 use crate::shell::{Piece, Word};
 
 type Judged = Result<(), String>;

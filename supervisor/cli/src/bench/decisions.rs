@@ -10,7 +10,7 @@ use callgate_policy::rules::{Action, Rule, RuleScope};
 use callgate_policy::shell::Line;
 use serde_json::{Value, json};
 
-use super::report::Figures;
+use super::figures::Figures;
 use super::sessions::Opener;
 use crate::exit::Failure;
 

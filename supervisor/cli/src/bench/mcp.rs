@@ -22,10 +22,10 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 
-use super::report::Figures;
+use super::figures::Figures;
+use super::rounds::settle;
 use super::scratch::{FILE, Scratch};
 use super::sessions::{Opener, reads};
-use super::settle;
 use crate::exit::Failure;
 
 /// The floor.

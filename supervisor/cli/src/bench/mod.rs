@@ -4,12 +4,14 @@
 //! counts.
 
 mod decisions;
+mod figures;
 mod files;
 mod mcp;
 mod network;
 mod opens;
 mod record;
 mod report;
+mod rounds;
 mod scratch;
 mod search;
 mod sessions;
@@ -20,26 +22,23 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use callgate::Launcher;
-use rustix::process::{Resource, Rlimit};
 
-use self::report::{Figures, Report, Row};
+use self::figures::Figures;
+use self::report::{Report, Row};
+use self::rounds::{Shuffle, settle};
+use self::sessions::{RATE_CALLS_PER_RUN, open_many_files};
 use self::subject::{Benchmarked, Subject};
 use super::arguments::Bench;
 use super::exit::Failure;
+use super::supervisor::{forked, supervise};
 use super::temporary::Temporary;
-use super::{forked, supervise};
 
-pub(super) use network::Part;
+pub(super) use network::play;
 pub(super) use opens::opens;
 pub(super) use scratch::Scratch;
 
-/// A pause before each sample, so that what the sample before has left to tidy up does not run into it.
-const SETTLE: Duration = Duration::from_millis(1);
 /// The most runs of a search.
 const SEARCH_RUNS: u32 = 10;
-/// Calls for calls per second, all callers together, for each run of a subject.
-const RATE_CALLS_PER_RUN: u32 = 10;
-
 pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
     // What is recorded lies where no session works.
     let records = Temporary::make("callgate-records")?;
@@ -125,13 +124,6 @@ async fn measure(
     })
 }
 
-/// Each session costs this process three descriptors, and the usual soft limit is 1,024.
-fn open_many_files() -> Result<(), Failure> {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
-        .map_err(|e| Failure::runtime(e.into()))
-}
-
 /// Runs every subject in each round, in an order that changes from round to round, so that none always follows the same
 /// other. The rounds that warm up are not counted.
 async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Failure> {
@@ -180,16 +172,6 @@ async fn sample(subject: &Subject) -> Result<(Duration, Duration), Failure> {
     Ok((took, cpu))
 }
 
-/// Lets what the sample before has left come to its end. Busy: what is to be measured is work, not how long a processor
-/// that was put to sleep takes to wake up, which on a virtual one is longer than a call.
-async fn settle() {
-    tokio::task::yield_now().await;
-    let started = Instant::now();
-    while started.elapsed() < SETTLE {
-        std::hint::spin_loop();
-    }
-}
-
 /// CPU time of this process and of all children waited for (getrusage(2)).
 fn own_cpu() -> Result<Duration, Failure> {
     use nix::sys::resource::{UsageWho, getrusage};
@@ -200,42 +182,4 @@ fn own_cpu() -> Result<Duration, Failure> {
         micros += usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     }
     Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
-}
-
-/// Orders that are the same in every run of the program: xorshift, because nothing hangs on its quality.
-struct Shuffle(u64);
-
-impl Shuffle {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn order(&mut self, len: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..len).collect();
-        for at in (1..len).rev() {
-            let other = usize::try_from(self.next() % (at as u64 + 1)).unwrap_or(0);
-            order.swap(at, other);
-        }
-        order
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_order_has_every_subject_once_and_orders_differ() {
-        let mut shuffle = Shuffle(1);
-        let orders: Vec<Vec<usize>> = (0..20).map(|_| shuffle.order(7)).collect();
-        for order in &orders {
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            assert_eq!(sorted, (0..7).collect::<Vec<_>>());
-        }
-        assert!(orders.iter().any(|order| order != &orders[0]));
-    }
 }

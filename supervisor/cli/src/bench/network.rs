@@ -13,12 +13,12 @@ use callgate::{Session, Stdio};
 use callgate_policy::effective::Source;
 use callgate_policy::pattern::HostPattern;
 use callgate_policy::requirement::{NetRequirement, RequirementSet};
-use clap::Subcommand;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::sessions::Opener;
+use super::sessions::{Opener, open_many_files};
+use crate::arguments::BenchNetwork;
 use crate::exit::Failure;
 use crate::processes;
 
@@ -33,35 +33,19 @@ const AT_ONCE: u32 = 2000;
 /// Most bytes that relay and server write at once.
 const BUFFER: usize = 256 * 1024;
 
-/// Part of a process of this benchmark.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Part {
-    /// Answer each number with as many bytes. Prints its port.
-    Serve,
-    /// Copy between whoever connects and this port. Prints its own port.
-    Relay { to: u16 },
-    /// Connect so often, ask for one byte each time, and print the median in microseconds.
-    Connects { to: u16, count: u32 },
-    /// Ask for so many bytes, and print how many came in a second.
-    Bytes { to: u16, bytes: u64 },
-    /// Hold so many connections at once, ask for one byte on each, and print how many answered.
-    AtOnce { to: u16, count: u32 },
-}
-
-impl Part {
-    pub(crate) fn play(&self) -> Result<ExitCode, Failure> {
-        super::open_many_files()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-        let played = match *self {
-            Self::Serve => runtime.block_on(listen(serve)),
-            Self::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
-            Self::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
-            Self::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
-            Self::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
-        };
-        played.map_err(Failure::io("play a part of the benchmark"))?;
-        Ok(ExitCode::SUCCESS)
-    }
+/// Plays a part of this benchmark, in a process of its own.
+pub(crate) fn play(part: &BenchNetwork) -> Result<ExitCode, Failure> {
+    open_many_files()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let played = match *part {
+        BenchNetwork::Serve => runtime.block_on(listen(serve)),
+        BenchNetwork::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
+        BenchNetwork::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
+        BenchNetwork::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
+        BenchNetwork::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
+    };
+    played.map_err(Failure::io("play a part of the benchmark"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(figure: f64) -> std::io::Result<()> {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use callgate::{Launcher, Store, Supervisor};
 use rusqlite::{Connection, params};
 
-use super::report::Figures;
-use super::sessions::{Opener, at_once, reads};
-use super::settle;
+use super::figures::Figures;
+use super::rounds::settle;
+use super::sessions::{Opener, RATE_CALLS_PER_RUN, at_once, reads};
 use crate::exit::Failure;
 
 /// Bytes that the floor writes each time.
@@ -63,7 +63,7 @@ pub(super) async fn measure(
         }
     }
     let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples, None));
-    let many_sessions = at_once(&supervisor, opener, runs.saturating_mul(super::RATE_CALLS_PER_RUN)).await?;
+    let many_sessions = at_once(&supervisor, opener, runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     Ok(Recording { plain, recorded, floor, many_sessions })
 }
 

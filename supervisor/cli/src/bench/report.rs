@@ -1,4 +1,4 @@
-//! The figures, for people and for programs.
+//! The report of all figures, for people and for programs.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -6,32 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::decisions::Decisions;
+use super::figures::Figures;
 use super::opens::Opens;
 use super::record::Recording;
 use super::sessions::{AT_ONCE, Many, Rates};
 use crate::exit::Failure;
 use crate::paint::{self, Word};
-
-/// Figures of one subject's samples.
-pub(super) struct Figures {
-    pub(super) median: Duration,
-    pub(super) p99: Duration,
-    /// Mean CPU time of one run; `None` where nobody is told it.
-    pub(super) cpu: Option<Duration>,
-}
-
-impl Figures {
-    pub(super) fn of(samples: &[Duration], cpu: Option<Duration>) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_unstable();
-        let at = |part: usize| {
-            // Nearest rank: the smallest sample that `part` hundredths of all do not exceed.
-            let rank = (sorted.len() * part).div_ceil(100).max(1) - 1;
-            sorted.get(rank).copied().unwrap_or_default()
-        };
-        Self { median: at(50), p99: at(99), cpu }
-    }
-}
 
 pub(super) struct Row {
     pub(super) key: &'static str,
@@ -342,16 +322,6 @@ fn cpus() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_and_p99_are_samples_by_nearest_rank() {
-        let samples: Vec<Duration> = (1..=100).rev().map(Duration::from_micros).collect();
-        let figures = Figures::of(&samples, None);
-        assert_eq!(figures.median, Duration::from_micros(50));
-        assert_eq!(figures.p99, Duration::from_micros(99));
-        let one = Figures::of(&[Duration::from_micros(7)], None);
-        assert_eq!((one.median, one.p99), (Duration::from_micros(7), Duration::from_micros(7)));
-    }
 
     #[test]
     fn a_target_is_met_at_its_bound_and_unknown_without_a_figure() {

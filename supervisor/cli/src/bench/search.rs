@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::figures::Figures;
+use super::rounds::Shuffle;
 use super::sessions::{Opened, Opener};
 use super::subject::on_path;
-use super::{Shuffle, report};
 use crate::exit::Failure;
 use crate::paint;
 
@@ -84,7 +85,7 @@ pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<()
             }
         }
     }
-    let median = |times: &[Duration]| (!times.is_empty()).then(|| report::Figures::of(times, None).median);
+    let median = |times: &[Duration]| (!times.is_empty()).then(|| Figures::of(times, None).median);
     let found: Vec<Found> = comparisons
         .iter()
         .zip(&samples)

@@ -9,6 +9,7 @@ use callgate_policy::mode::Mode;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
+use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -18,6 +19,8 @@ use crate::processes::{self, Family, Pid};
 
 /// Broker, two zygotes and the worker that stands ready at each.
 const PROCESSES: usize = 5;
+/// Calls for calls per second, all callers together, for each run of a subject.
+pub(super) const RATE_CALLS_PER_RUN: u32 = 10;
 
 /// Opens sessions for the scratch directory, all alike.
 pub(super) struct Opener<'a> {
@@ -86,6 +89,13 @@ impl Opened {
         let all = self.processes.iter().map(|pid| processes::private_kib(*pid));
         all.sum::<std::io::Result<u64>>().map_err(Failure::io("read the memory of the session's processes"))
     }
+}
+
+/// Raises the limit of open files: each session costs this process three descriptors, and the usual soft limit is 1,024.
+pub(super) fn open_many_files() -> Result<(), Failure> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .map_err(|e| Failure::runtime(e.into()))
 }
 
 /// Private memory of a session that was opened and has done nothing, in KiB.

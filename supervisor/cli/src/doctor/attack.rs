@@ -17,8 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::exit::Failure;
 use super::super::paint::{self, Word};
+use super::super::supervisor::{forked, supervise};
 use super::super::temporary::{Temporary, random};
-use super::super::{forked, supervise};
 
 /// The secret that no sandbox may let through. Callgate reads it nowhere else: it is here to be found, or not.
 const SECRET: &str = "CALLGATE_ATTACK_SECRET";

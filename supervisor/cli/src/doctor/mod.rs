@@ -12,8 +12,8 @@ use serde_json::json;
 pub(super) use self::attack::attack;
 use super::exit::Failure;
 use super::paint::{self, Word};
+use super::supervisor::{forked, supervise};
 use super::temporary::Temporary;
-use super::{forked, supervise};
 
 pub(super) fn doctor(json: bool) -> Result<ExitCode, Failure> {
     if let Err(error) = HostSupport::probe() {

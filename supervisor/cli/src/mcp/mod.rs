@@ -21,7 +21,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{AgentHost, Grants, Mcp, NewSession};
 use super::exit::Failure;
 use super::session::{Kept, Recorded, absolute_profile, lasting, make};
-use super::{forked, show, supervise_with};
+use super::show;
+use super::supervisor::{forked, supervise_with};
 use tokens::Tokens;
 use wrap::Server;
 
@@ -47,7 +48,9 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     let launcher = forked()?;
     let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
     if let Some(server) = wrapped {
-        return wrap::wrap(launcher, new, patience, server);
+        let mut spec = Kept::of(new)?.spec()?;
+        for_agents(&mut spec, patience);
+        return wrap::wrap(launcher, spec, server);
     }
     if let Some(address) = http {
         let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;

@@ -4,17 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use callgate::policy::rules::{Action, Rule, RuleScope};
-use callgate::{Launcher, Store};
+use callgate::{Launcher, SessionSpec, Store};
 use callgate_mcp::{Remote, RemoteError, RemoteSpec};
 
-use super::for_agents;
-use crate::arguments::NewSession;
 use crate::exit::Failure;
-use crate::session::Kept;
-use crate::{show, supervise_with};
+use crate::show;
+use crate::supervisor::supervise_with;
 
 /// Programs that run another, which is what is meant.
 const RUNNERS: [&str; 16] = [
@@ -85,15 +82,8 @@ fn name_of(argv: &[OsString]) -> String {
     if name.is_empty() || name == OURS { "server".to_owned() } else { name }
 }
 
-/// Serves until the client or the server closes its end.
-pub(super) fn wrap(
-    launcher: Launcher,
-    new: NewSession,
-    patience: Option<Duration>,
-    server: Server,
-) -> Result<ExitCode, Failure> {
-    let mut spec = Kept::of(new)?.spec()?;
-    for_agents(&mut spec, patience);
+/// Serves a server's tools in a session for agents, until the client or the server closes its end.
+pub(super) fn wrap(launcher: Launcher, mut spec: SessionSpec, server: Server) -> Result<ExitCode, Failure> {
     // What callgate's own tools require is not granted to a server.
     spec.tools = false;
     spec.title.get_or_insert_with(|| format!("mcp --wrap {}", server.name));

@@ -21,11 +21,9 @@ use tokio::task::JoinSet;
 
 use crate::asking::{Ask, CALLER, Caller, STEPS};
 use crate::servers::Servers;
-use crate::wire::{Bounded, Closed, UntilClosed};
+use crate::wire::{Bounded, Closed, MESSAGE_MAX, UntilClosed};
 use crate::{listed, result};
 
-/// Most bytes of one message. A larger one is read to its end and thrown away; nobody knows whose answer it would want.
-pub(crate) const MESSAGE_MAX: usize = 8 << 20;
 /// Most calls at once.
 const CALLS_MAX: usize = 256;
 /// Most bytes that large arguments of calls under way take together, here and in all sessions of one process.

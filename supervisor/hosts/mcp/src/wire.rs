@@ -16,6 +16,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::values::Values;
 
+/// Most bytes of one message. A larger one is read to its end and thrown away; nobody knows whose answer it would want.
+pub(crate) const MESSAGE_MAX: usize = 8 << 20;
 /// Most messages that the other side has not taken. As long as there are so many, nothing more is read from it.
 const UNREAD_MAX: usize = 256;
 

@@ -22,7 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::remote::requests::{ANSWER, Request};
 use crate::remote::{Remote, told};
-use crate::server::{Came, MESSAGE_MAX, ServeError, Server, over_with, room, serve_by};
+use crate::server::{Came, ServeError, Server, over_with, room, serve_by};
+use crate::wire::MESSAGE_MAX;
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
 const SHOWN: u64 = 4 * 1024 * 1024;

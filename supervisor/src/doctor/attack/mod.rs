@@ -2,121 +2,36 @@
 //!
 //! Invariant: "held" is said only of an act that succeeds outside, in this very run, and left no canary changed.
 
+mod attempts;
 mod field;
 mod hosts;
 mod layers;
+mod places;
 mod report;
 mod subject;
 mod table;
 
-use std::time::Duration;
-
 pub use callgate_policy::plan::Mechanism;
 use callgate_policy::plan::Strength;
 
-use self::field::Changes;
+use self::attempts::{Control, Tried, make};
 pub use self::field::Field;
+pub use self::places::{Holder, MECHANISMS, Place, STRENGTHS};
 pub use self::report::{
-    ActReport, AttackReport, CallReport, HeldBy, Holder, Hostless, MissingStrength, Opening, Place, Report, Sighting,
-    Stopped, Summary, Verdict,
+    ActReport, AttackReport, CallReport, HeldBy, Hostless, MissingStrength, Opening, Report, Sighting, Stopped,
+    Summary, Verdict,
 };
 use self::subject::{Answer, Subject};
 pub use self::table::Area;
-use self::table::{Act, Attack, Grants, Proof, attacks, sees};
+use self::table::{Act, Grants, Proof, attacks, sees};
 use super::DoctorError;
 use crate::supervisor::Supervisor;
-
-/// How long a datagram that was sent may be on its way.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// Runs a program that was started as `attempt WORDS`: it makes the attempt, with its own rights, and tells what came
 /// of it. Returns its exit status. The binary of [`Field::make`] must do so, as `callgate` does.
 #[must_use]
 pub fn attempt(words: &[String]) -> u8 {
     callgate_worker::probe::main(words)
-}
-
-/// Result of one act in one place.
-#[derive(Debug, Clone)]
-struct Seen {
-    answer: Answer,
-    changes: Changes,
-}
-
-impl Seen {
-    /// It reached what it was aimed at.
-    fn got_through(&self, act: &Act, token: &str) -> bool {
-        let proven = match (&self.answer, act.proof) {
-            (Answer::Done(_), Proof::Success) => true,
-            (Answer::Done(seen), Proof::Token) => seen.to_string().contains(token),
-            (Answer::Done(_), Proof::Canary) => false,
-            (Answer::Errno { .. } | Answer::Signal(_) | Answer::NotTried(_), _) => false,
-        };
-        proven || !self.changes.is_empty()
-    }
-}
-
-/// Makes one attempt, looks at the canaries, and puts them back.
-async fn make(subject: &Subject, field: &mut Field, act: &Act) -> Result<Seen, DoctorError> {
-    let answer = subject.attempt(field, act).await?;
-    let mut changes = field.changes();
-    if act.proof == Proof::Canary && changes.is_empty() && matches!(answer, Answer::Done(_)) {
-        tokio::time::sleep(ON_ITS_WAY).await;
-        changes = field.changes();
-    }
-    let seen = Seen { answer, changes };
-    let mended = if seen.got_through(act, field.token()) {
-        // What it did to the process may show only after a while, and would be taken for the next attempt's doing.
-        field.mend(act.words.contains(&"{pid}"))
-    } else {
-        field.tidy_workspace()
-    };
-    mended.map_err(DoctorError::io("put the canaries back"))?;
-    Ok(seen)
-}
-
-/// One act, and what came of it wherever it was made.
-struct Tried {
-    attack: &'static Attack,
-    act: &'static Act,
-    /// Outside, where it must succeed.
-    control: Control,
-    /// By the name of the place.
-    seen: Vec<(Place, Seen)>,
-}
-
-/// Result of an act outside.
-enum Control {
-    Succeeded,
-    /// Nothing can be told by it here, for this reason.
-    Failed(String),
-}
-
-/// The mechanisms that are switched off in turn.
-pub const MECHANISMS: [Mechanism; 3] = [Mechanism::Landlock, Mechanism::Seccomp, Mechanism::Capabilities];
-/// The strengths in which attempts are made.
-pub const STRENGTHS: [Strength; 2] = [Strength::Landlock, Strength::Namespaces];
-
-impl Place {
-    /// The strength that a session there has, and what it lacks.
-    fn session(self) -> Option<(Strength, Vec<Mechanism>)> {
-        let all_but = |kept: Option<Mechanism>| MECHANISMS.into_iter().filter(|each| Some(*each) != kept).collect();
-        match self {
-            Self::Whole(_) | Self::Under => None,
-            Self::Nothing => Some((Strength::Landlock, all_but(None))),
-            Self::Alone(Holder::Namespaces) => Some((Strength::Namespaces, all_but(None))),
-            Self::Alone(Holder::Kernel(kept)) => Some((Strength::Landlock, all_but(Some(kept)))),
-            Self::Without(strength, lacking) => Some((strength, vec![lacking])),
-        }
-    }
-
-    fn ablated() -> impl Iterator<Item = Self> {
-        let alone = MECHANISMS.into_iter().map(Holder::Kernel).chain([Holder::Namespaces]).map(Self::Alone);
-        let without = STRENGTHS
-            .into_iter()
-            .flat_map(|strength| MECHANISMS.into_iter().map(move |lacking| Self::Without(strength, lacking)));
-        [Self::Nothing].into_iter().chain(alone).chain(without)
-    }
 }
 
 /// Every act outside.

@@ -1,15 +1,15 @@
 //! Findings, as data.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use callgate_policy::envelope::Layer;
 use callgate_policy::plan::{Mechanism, Strength};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
+use super::attempts::{Control, Seen, Tried};
+use super::places::{Holder, MECHANISMS, Place, STRENGTHS};
 use super::subject::Answer;
 use super::table::{Area, Attack};
-use super::{Control, MECHANISMS, STRENGTHS, Seen, Tried};
 
 /// All attempts to break out, and what came of them.
 #[derive(Debug, Clone, Serialize)]
@@ -127,71 +127,6 @@ impl Verdict {
         match self {
             Self::Held(why) | Self::Open(why) | Self::NotTested(why) => why,
         }
-    }
-}
-
-/// Where an act was made. Its text is its key in the JSON of `doctor --attack`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// A session of this strength, as everybody has it.
-    Whole(Strength),
-    /// Under a given command.
-    Under,
-    /// A session with nothing but what every session starts with.
-    Nothing,
-    /// With one of the parts of the third layer and no other.
-    Alone(Holder),
-    /// Without one mechanism.
-    Without(Strength, Mechanism),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = |strength: Strength| match strength {
-            Strength::Landlock => "landlock",
-            Strength::Namespaces => "namespaces",
-        };
-        match *self {
-            Self::Whole(strength) => f.write_str(key(strength)),
-            Self::Under => f.write_str("under"),
-            Self::Nothing => f.write_str("nothing"),
-            Self::Alone(holder) => write!(f, "only {holder}"),
-            Self::Without(strength, mechanism) => {
-                write!(f, "{} without {}", key(strength), Holder::Kernel(mechanism))
-            }
-        }
-    }
-}
-
-impl Serialize for Place {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-/// A part of the third layer that may hold something alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
-    /// Namespaces, which the strength decides about.
-    Namespaces,
-    /// A mechanism that both strengths have.
-    Kernel(Mechanism),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Namespaces => "namespaces",
-            Self::Kernel(Mechanism::Landlock) => "landlock",
-            Self::Kernel(Mechanism::Seccomp) => "seccomp",
-            Self::Kernel(Mechanism::Capabilities) => "capabilities",
-        })
-    }
-}
-
-impl Serialize for Holder {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }
 

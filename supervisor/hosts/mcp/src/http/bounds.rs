@@ -13,11 +13,21 @@ use super::door::Holder;
 
 /// Most connections at once that have not: whoever may connect can make them.
 pub(super) const STRANGERS_MAX: usize = 64;
+/// Connections for each session that there may be. A connection has one request at a time: a client listens on one (GET), waits for a
+/// call on another, and answers what that call asks on a third. With fewer, as many clients as there are sessions could all wait.
+const CONNECTIONS_PER_SESSION: usize = 4;
+/// Least connections, however few the sessions: one client may make many calls at once.
+const CONNECTIONS_MIN: usize = 128;
 /// Most bytes of large messages that are on their way, or are parsed.
 const BYTES_MAX: usize = 64 << 20;
 
 /// How often it is looked whether a client is still there, where nothing else shows that.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Most connections at once of those who have a token, for so many sessions.
+pub(super) fn connections(sessions: usize) -> usize {
+    sessions.saturating_mul(CONNECTIONS_PER_SESSION).max(CONNECTIONS_MIN)
+}
 
 pub(super) struct Bounds {
     pub(super) connections: Arc<Connections>,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use callgate::{OpenError, Session};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -20,13 +21,28 @@ use rmcp::transport::streamable_http_server::{SessionManager as _, StreamableHtt
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, connections};
 use super::door::{Door, Holder};
 use super::message::Message;
-use super::request::{Answer, Refusal, SESSION};
-use super::{Opened, Opening, connections};
-use crate::server::{MESSAGE_MAX, Server, room};
-use crate::wire::Closed;
+use super::refusal::{Answer, Refusal};
+use crate::server::{Server, room};
+use crate::servers::Servers;
+use crate::wire::{Closed, MESSAGE_MAX};
+
+/// The header with the id of a client's session.
+pub(super) const SESSION: &str = "mcp-session-id";
+
+/// The session of a client, while it is opened.
+pub type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
+
+/// A session for a client.
+#[derive(Debug)]
+pub struct Opened {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The servers whose tools it has. They end with it.
+    pub servers: Servers,
+}
 
 /// Where a client is, once one request has opened its session; others wait for that.
 type Place = Arc<tokio::sync::Mutex<Option<Arc<Client>>>>;

@@ -7,7 +7,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN};
 use hyper::{StatusCode, Uri};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
-use super::request::Refusal;
+use super::refusal::Refusal;
 
 /// Least and most characters of a token.
 const SHORTEST: usize = 32;

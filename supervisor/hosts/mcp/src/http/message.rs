@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use super::bounds::{Bounds, Share};
 use super::door::Holder;
-use super::request::Refusal;
-use crate::server::MESSAGE_MAX;
+use super::refusal::Refusal;
 use crate::values;
+use crate::wire::MESSAGE_MAX;
 
 /// How long a message may take to come.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);

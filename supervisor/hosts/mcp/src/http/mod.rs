@@ -8,36 +8,29 @@ mod bounds;
 mod clients;
 mod door;
 mod message;
+mod refusal;
 mod request;
 mod stream;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate::{OpenError, Session};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use bounds::{STRANGERS_MAX, Seat};
+use bounds::{STRANGERS_MAX, Seat, connections};
 use clients::Clients;
+pub use clients::{Opened, Opening};
 use door::Door;
 pub use door::{Token, TokenError};
+use request::PATH;
 use stream::{Hurried, Shared};
 
-use crate::servers::Servers;
-
-/// Where the protocol is spoken.
-const PATH: &str = "/mcp";
-/// Connections for each session that there may be. A connection has one request at a time: a client listens on one (GET), waits for a
-/// call on another, and answers what that call asks on a third. With fewer, as many clients as there are sessions could all wait.
-const CONNECTIONS_PER_SESSION: usize = 4;
-/// Least connections, however few the sessions: one client may make many calls at once.
-const CONNECTIONS_MIN: usize = 128;
 /// Descriptors of a session in this process, of calls under way too, and those of the process itself.
 const DESCRIPTORS_PER_SESSION: usize = 16;
 const DESCRIPTORS: usize = 64;
@@ -54,18 +47,6 @@ const LOOK: Duration = Duration::from_secs(30);
 const CHOICES: u32 = 64;
 /// After a connection could not be taken, as when this process has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
-
-/// The session of a client, while it is opened.
-pub type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
-
-/// A session for a client.
-#[derive(Debug)]
-pub struct Opened {
-    /// The session.
-    pub session: Arc<Session>,
-    /// The servers whose tools it has. They end with it.
-    pub servers: Servers,
-}
 
 /// Reason why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -210,11 +191,6 @@ impl HttpServer {
         clients.end_all();
         connections.shutdown().await;
     }
-}
-
-/// Most connections at once of those who have a token, for so many sessions.
-fn connections(sessions: usize) -> usize {
-    sessions.saturating_mul(CONNECTIONS_PER_SESSION).max(CONNECTIONS_MIN)
 }
 
 /// An address, and who listens there.

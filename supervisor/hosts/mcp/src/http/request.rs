@@ -1,83 +1,21 @@
 //! One request.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 
-use super::PATH;
 use super::bounds::Seat;
-use super::clients::{Client, Clients};
+use super::clients::{Client, Clients, SESSION};
 use super::door::Holder;
 use super::message::{Head, Message};
+use super::refusal::{Answer, Refusal};
 
-/// When a client that found no room may come again, seconds: sessions end with their clients, at any time.
-const RETRY: &str = "5";
-/// The header with the id of a client's session.
-pub(super) const SESSION: &str = "mcp-session-id";
+/// Where the protocol is spoken.
+pub(super) const PATH: &str = "/mcp";
 /// Where a client would go on reading an answer.
 const LAST_EVENT: &str = "last-event-id";
-
-pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
-
-/// Reason why a request gets no answer of the SDK's.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    status: StatusCode,
-    what: Cow<'static, str>,
-    /// True if the connection is of no more use.
-    is_last: bool,
-}
-
-impl Refusal {
-    pub(super) fn new(status: StatusCode, what: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, what: what.into(), is_last: false }
-    }
-
-    pub(super) fn last(self) -> Self {
-        Self { is_last: true, ..self }
-    }
-
-    /// Refusal of who is not known.
-    pub(super) fn unknown() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "`Authorization: Bearer TOKEN` is missing, or is of no use here").last()
-    }
-
-    fn no_session() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such session: begin with `initialize`")
-    }
-
-    #[cfg(test)]
-    pub(super) fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    fn answer(self) -> Answer {
-        let mut answer = Response::new(Full::new(Bytes::from(format!("{}\n", self.what))).boxed());
-        *answer.status_mut() = self.status;
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if self.is_last {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"callgate\""));
-        }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY));
-        }
-        if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
-        }
-        answer
-    }
-}
 
 pub(super) async fn answer(clients: &Arc<Clients>, seat: &Seat, request: Request<Incoming>) -> Answer {
     answered(clients, seat, request).await.unwrap_or_else(Refusal::answer)

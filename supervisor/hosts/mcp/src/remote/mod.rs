@@ -5,6 +5,7 @@
 
 mod definition;
 mod hints;
+mod passing;
 pub(crate) mod requests;
 pub(crate) mod told;
 
@@ -30,9 +31,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::asking::STEPS;
 use crate::result::{CONTENT, STRUCTURED};
-use crate::server::MESSAGE_MAX;
 use crate::taken_back::TakenBack;
-use crate::wire::Bounded;
+use crate::wire::{Bounded, MESSAGE_MAX};
 use definition::{Definition, TOOLS_MAX, clean};
 
 /// Most pages of a list.
