@@ -26,7 +26,8 @@ use crate::store::Room;
 use crate::supervisor::Supervisor;
 use crate::turn::Turns;
 
-/// Runs agents whose manifest names no program: a host's own loop of model and tools ([`SessionSpec::agent_runner`]).
+/// Runs agents whose manifest names no program: a host's own loop of model and tools
+/// ([`agent_runner`](crate::SessionSpec::agent_runner)).
 pub trait AgentRunner: Send + Sync + fmt::Debug {
     /// Runs an agent until it has its answer. Dropping what it returns ends the agent.
     fn run(&self, task: AgentTask) -> AgentRun;
