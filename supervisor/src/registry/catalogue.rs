@@ -8,14 +8,8 @@ use super::{RegistryError, Tool, database, exec_shell, files, hosted, lsp, patch
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    let mut tools = vec![
-        files::list()?,
-        #[cfg(feature = "file-search")]
-        files::file_search()?,
-        #[cfg(feature = "spreadsheets")]
-        files::read_excel()?,
-        pdf::read_pdf()?,
-    ];
+    let mut tools = files::outside().collect::<Result<Vec<_>, _>>()?;
+    tools.push(pdf::read_pdf()?);
     tools.extend([patch::apply_patch()?, files::note()?, hosted::update_plan()?]);
     tools.push(exec_shell::exec_shell()?);
     tools.extend(hosted::background::tools()?);

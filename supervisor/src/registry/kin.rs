@@ -22,6 +22,13 @@ pub(crate) enum Kin {
 }
 
 impl Kin {
+    const ALL: [Self; 6] = [Self::Bash, Self::Read, Self::Write, Self::Edit, Self::Glob, Self::Task];
+
+    /// The locked tool of this name, if any can be kin of it.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kin| kin.name() == name)
+    }
+
     /// The locked tool's name.
     pub(crate) fn name(self) -> &'static str {
         match self {

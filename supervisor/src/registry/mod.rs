@@ -39,6 +39,8 @@ use callgate_policy::profile::{Database, FileWrite, Profile};
 use callgate_policy::sql::Dialect;
 use callgate_policy::tool::{Changes, Subject};
 
+use callgate_tools::{edit, glob, grep, read, write};
+
 use crate::origin::Origin;
 
 pub(crate) use acts::{Act, AgentsAct, Delegation, Hosted};
@@ -82,7 +84,8 @@ impl Registry {
     /// [`RegistryError`]; none in practice, since the contracts are constants that a test builds.
     pub fn locked() -> Result<Self, RegistryError> {
         let mut tools =
-            vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
+            vec![files::tool(&read::CONTRACT)?, files::tool(&write::CONTRACT)?, files::tool(&edit::CONTRACT)?];
+        tools.extend([files::tool(&glob::CONTRACT)?, files::tool(&grep::CONTRACT)?, bash::bash()?]);
         tools.push(web::web_fetch()?);
         tools.extend(hosted::tools()?);
         Ok(Self { tools, left_out: Vec::new() })

@@ -55,7 +55,7 @@ pub struct Tool {
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
     /// The locked tools that do what it does: what rules deny or ask about them holds for it.
-    pub(crate) kin: &'static [Kin],
+    pub(crate) kin: Vec<Kin>,
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
     /// The most that its calls may change, if the session's profile leaves less than the subject says.
@@ -93,7 +93,7 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
-            kin: &[],
+            kin: Vec::new(),
             at_server: None,
             narrowed: None,
             compared: None,
@@ -170,8 +170,8 @@ impl Tool {
 
     /// Kin of these.
     #[must_use]
-    pub(super) fn kin(self, kin: &'static [Kin]) -> Self {
-        Self { kin, ..self }
+    pub(super) fn kin(self, kin: &[Kin]) -> Self {
+        Self { kin: kin.to_vec(), ..self }
     }
 
     /// About this.

@@ -151,7 +151,7 @@ fn x2_13_what_reads_a_pdf_changes_nothing() {
     });
 }
 
-/// S4-6, S2-8, S4-7, A2: none of them looks behind a link that leads out of the grant.
+/// S4-6, S2-8, S4-7, S0-25, A2: none of them looks behind a link that leads out of the grant.
 #[test]
 fn s4_6_s2_8_s4_7_a2_nothing_is_read_behind_a_link_that_leads_out() {
     matrix(Host::STRENGTHS, |target| {
@@ -163,11 +163,17 @@ fn s4_6_s2_8_s4_7_a2_nothing_is_read_behind_a_link_that_leads_out() {
         placed(&env, "plain.xlsx");
         symlink(&theirs, env.workspace().join("out")).unwrap();
         symlink(theirs.join("secret.xlsx"), env.workspace().join("link.xlsx")).unwrap();
+        fs::write(theirs.join("secret.csv"), "name\nsecret\n").unwrap();
+        env.give(&theirs);
+        symlink(theirs.join("secret.csv"), env.workspace().join("link.csv")).unwrap();
+        env.workspace_file("rows.csv", "name,number\na,1\n");
         for (tool, arguments) in [
             ("list", json!({ "path": "out" })),
             ("file_search", json!({ "path": "out", "query": "secret" })),
             ("read_excel", json!({ "path": "link.xlsx" })),
             ("read_excel", json!({ "path": theirs.join("secret.xlsx") })),
+            ("read_csv", json!({ "path": "link.csv" })),
+            ("read_csv", json!({ "path": theirs.join("secret.csv") })),
         ] {
             let said = said(&env, tool, &arguments);
             assert!(said["type"] == "error" || said["data"]["total_matches"] == 0, "{tool}: {said}");
@@ -182,5 +188,7 @@ fn s4_6_s2_8_s4_7_a2_nothing_is_read_behind_a_link_that_leads_out() {
         assert_eq!(said(&env, "file_search", &json!({ "query": "plain" }))["data"]["total_matches"], 1);
         let read = said(&env, "read_excel", &json!({ "path": "plain.xlsx" }));
         assert!(read["data"]["content"].as_str().unwrap().starts_with("row\tA\tB\n1\tname\tnumber\n"), "{read}");
+        let read = said(&env, "read_csv", &json!({ "path": "rows.csv" }));
+        assert_eq!(read["data"]["rows"], json!([["a", "1"]]), "{read}");
     });
 }

@@ -72,6 +72,7 @@ fn c_22_what_read_may_not_tell_no_other_tool_tells() {
         let misfit = format!("--- a/{place}/t\n+++ b/{place}/t\n@@ -1 +1 @@\n-foo\n+bar\n");
         for (tool, arguments) in [
             ("read_pdf", json!({ "path": format!("{place}/one.pdf") })),
+            ("read_csv", json!({ "path": format!("{place}/t") })),
             ("apply_patch", json!({ "patch": copy })),
             ("apply_patch", json!({ "patch": misfit, "fuzz": 0 })),
         ] {

@@ -17,6 +17,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: OUTPUT,
     kind: Kind::Plain,
+    run: |_, ctx| run(ctx),
+    files: None,
 };
 
 const SCHEMA: &str = r#"{

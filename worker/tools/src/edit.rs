@@ -32,7 +32,7 @@ pub use self::mismatch::{Mismatch, Stage};
 use self::place::{Splice, line_of, only_place};
 use super::arguments::required_text;
 use super::write::{Missing, Target, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, results};
+use super::{Context, Contract, FileKind, Files, Kind, Links, Needs, Output, ToolError, name_path, results};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -68,6 +68,8 @@ pub const CONTRACT: Contract = Contract {
     schema: EDIT_SCHEMA,
     output: results::EDIT,
     kind: Kind::Plain,
+    run,
+    files: Some(Files::locked(Needs::Change)),
 };
 
 /// Word to the worker where all occurrences are to be replaced.

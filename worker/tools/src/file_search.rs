@@ -13,6 +13,7 @@
 //!
 //! Of the last two the score says how close together the characters are, and whether they begin words, as frizbee judges it.
 
+use callgate_policy::tool::Subject;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{integer, list_of_text, required_text};
 use super::search::{Chosen, Trouble, Visitor, path_of, sort_key, walk};
-use super::{Context, Contract, Kind, Output, ToolError, name_path, results};
+use super::{Context, Contract, Files, Kind, Needs, Output, ToolError, name_path, results};
 
 /// The arguments of `file_search`.
 pub const FILE_SEARCH_SCHEMA: &str = r#"{
@@ -61,6 +62,8 @@ pub const CONTRACT: Contract = Contract {
     schema: FILE_SEARCH_SCHEMA,
     output: results::FILE_SEARCH,
     kind: Kind::Searches,
+    run,
+    files: Some(Files::outside(Needs::Search, Subject::Search, &["glob"])),
 };
 
 /// How many files are returned unless the call says otherwise (X2-16).

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::required_text;
 use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, path_entry, path_of, sort_key, walk};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, results};
+use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, results};
 
 /// The arguments of `glob`.
 pub const GLOB_SCHEMA: &str = r#"{
@@ -46,6 +46,8 @@ pub const CONTRACT: Contract = Contract {
     schema: GLOB_SCHEMA,
     output: results::GLOB,
     kind: Kind::Searches,
+    run,
+    files: Some(Files::locked(Needs::Search)),
 };
 
 /// Lists the files below `ctx.path` that match `args["pattern"]`.

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{flag, integer, required_text, text};
 use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, path_of, sort_key, walk};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, read, results};
+use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path, read, results};
 
 /// The arguments of `grep`.
 pub const GREP_SCHEMA: &str = r#"{
@@ -75,6 +75,8 @@ pub const CONTRACT: Contract = Contract {
     schema: GREP_SCHEMA,
     output: results::GREP,
     kind: Kind::Searches,
+    run,
+    files: Some(Files::locked(Needs::Search)),
 };
 
 /// Word of a surface to the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).

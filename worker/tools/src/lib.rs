@@ -41,6 +41,7 @@ pub mod numbered;
 pub mod overview;
 pub mod patch;
 pub mod read;
+pub mod read_csv;
 #[cfg(feature = "spreadsheets")]
 pub mod read_excel;
 mod results;
@@ -53,7 +54,7 @@ pub mod write;
 
 pub use callgate_worker::toolset::{Kind, Output};
 pub use context::{Context, Links};
-pub use contract::Contract;
+pub use contract::{Contract, Files, Needs, Outside, Run};
 pub use error::{ToolError, is_refusal};
 pub use file_kind::FileKind;
 pub use results::{HEAD, name_path};
@@ -73,6 +74,7 @@ pub const CONTRACTS: &[Contract] = &[
     file_search::CONTRACT,
     #[cfg(feature = "spreadsheets")]
     read_excel::CONTRACT,
+    read_csv::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
     #[cfg(feature = "git")]
@@ -90,8 +92,11 @@ pub const CONTRACTS: &[Contract] = &[
 /// The kind of the tool of this name; of one without a contract, which only the supervisor calls, [`Kind::Plain`].
 #[must_use]
 pub fn kind_of(name: &str) -> Kind {
-    let mut contracts = CONTRACTS.iter().chain(database::CONTRACTS);
-    contracts.find(|contract| contract.name == name).map_or(Kind::Plain, |contract| contract.kind)
+    contract(name).map_or(Kind::Plain, |contract| contract.kind)
+}
+
+fn contract(name: &str) -> Option<&'static Contract> {
+    CONTRACTS.iter().chain(database::CONTRACTS).find(|contract| contract.name == name)
 }
 
 /// The tools of this crate, for a launcher.
@@ -119,35 +124,12 @@ impl Toolset for BuiltIn {
 /// The operation that failed. Nothing was changed then, but for parent directories that `write` may have made.
 pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     ctx.refuse_links()?;
+    if let Some(contract) = contract(name) {
+        return (contract.run)(args, ctx);
+    }
     match name {
-        "read" => read::run(args, ctx),
-        "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
-        "edit" => edit::run(args, ctx),
-        patch::NAME => patch::run(args, ctx),
         patch::READER => patch::read_names(args),
-        "note" => note::run(args, ctx),
-        "glob" => glob::run(args, ctx),
-        "grep" => grep::run(args, ctx),
-        "list" => list::run(args, ctx),
-        #[cfg(feature = "file-search")]
-        "file_search" => file_search::run(args, ctx),
-        #[cfg(feature = "spreadsheets")]
-        "read_excel" => read_excel::run(args, ctx),
-        web::fetch::NAME => web::fetch::run(args, ctx),
-        web::search::NAME => web::search::run(args, ctx),
-        #[cfg(feature = "git")]
-        git::status::NAME => git::status::run(args, ctx),
-        #[cfg(feature = "git")]
-        git::diff::NAME => git::diff::run(args, ctx),
-        overview::NAME => overview::run(args, ctx),
-        #[cfg(feature = "git")]
-        diagnostics::NAME => diagnostics::run(ctx),
-        web::azure::NAME => web::azure::run(args, ctx),
-        web::rlm::NAME => web::rlm::run(args, ctx),
-        lsp::NAME => lsp::run(args, ctx),
-        #[cfg(feature = "databases")]
-        "sqlite" | "postgres" | "mysql" => database::run(args, ctx),
         database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
@@ -177,8 +159,19 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names =
-            ["read", "write", "edit", "apply_patch", "note", "glob", "grep", "list", "file_search", "read_excel"];
+        let names = [
+            "read",
+            "write",
+            "edit",
+            "apply_patch",
+            "note",
+            "glob",
+            "grep",
+            "list",
+            "file_search",
+            "read_excel",
+            "read_csv",
+        ];
         let others = [
             "web_fetch",
             "web_search",

@@ -11,6 +11,7 @@
 //!
 //! Invariant: whatever a directory holds, no more than the entries that can be shown are held in memory.
 
+use callgate_policy::tool::Subject;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{flag, integer, is_told};
 use super::search::{Trouble, place, walk_builder};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, results};
+use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path, results};
 
 /// The arguments of `list`.
 pub const LIST_SCHEMA: &str = r#"{
@@ -63,6 +64,8 @@ pub const CONTRACT: Contract = Contract {
     schema: LIST_SCHEMA,
     output: results::LIST,
     kind: Kind::Plain,
+    run,
+    files: Some(Files::outside(Needs::Search, Subject::Search, &["glob"])),
 };
 
 /// The most entries that are shown (S4-6).

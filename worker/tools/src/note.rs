@@ -37,6 +37,8 @@ pub const CONTRACT: Contract = Contract {
   "required": ["path", "bytes"]
 }"#,
     kind: Kind::Plain,
+    run,
+    files: None,
 };
 
 /// Adds `args["content"]` to `ctx.path`.

@@ -31,6 +31,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: OUTPUT,
     kind: Kind::Searches,
+    run,
+    files: None,
 };
 
 const SCHEMA: &str = r#"{

@@ -24,7 +24,9 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{integer, is_told};
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, HEAD, Kind, Links, Output, ToolError, name_path, numbered, results};
+use super::{
+    Context, Contract, FileKind, Files, HEAD, Kind, Links, Needs, Output, ToolError, name_path, numbered, results,
+};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -69,6 +71,8 @@ pub const CONTRACT: Contract = Contract {
     schema: READ_SCHEMA,
     output: results::READ,
     kind: Kind::Plain,
+    run,
+    files: Some(Files::locked(Needs::Read)),
 };
 
 /// Word of a surface to the worker to say of a PDF: that it is one, in place of what is in it (X2-13). The supervisor

@@ -37,7 +37,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 
 use super::message::shorten;
-use super::{Context, Contract, FileKind, Kind, Links, Output, ToolError, name_path, results};
+use super::{Context, Contract, FileKind, Files, Kind, Links, Needs, Output, ToolError, name_path, results};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{
@@ -69,6 +69,8 @@ pub const CONTRACT: Contract = Contract {
     schema: WRITE_SCHEMA,
     output: results::WRITE,
     kind: Kind::Plain,
+    run,
+    files: Some(Files::locked(Needs::Write)),
 };
 
 /// The implementation of `write` where it makes new files alone (S4-14).

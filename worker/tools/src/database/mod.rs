@@ -128,6 +128,8 @@ pub const SQLITE: Contract = Contract {
     schema: SCHEMA,
     output: OUTPUT,
     kind: Kind::Plain,
+    run,
+    files: None,
 };
 
 /// `postgres`.
@@ -141,6 +143,8 @@ pub const POSTGRES: Contract = Contract {
     schema: SERVER_SCHEMA,
     output: OUTPUT,
     kind: Kind::Fetches,
+    run,
+    files: None,
 };
 
 /// `mysql`.
@@ -153,7 +157,14 @@ pub const MYSQL: Contract = Contract {
     schema: SERVER_SCHEMA,
     output: OUTPUT,
     kind: Kind::Fetches,
+    run,
+    files: None,
 };
+
+#[cfg(not(feature = "databases"))]
+fn run(_: &serde_json::Value, _: &super::Context) -> Result<super::Output, super::ToolError> {
+    Err(super::ToolError::UnknownTool { name: "a database".to_owned() })
+}
 
 /// All of them.
 pub const CONTRACTS: &[Contract] = &[SQLITE, POSTGRES, MYSQL];

@@ -35,6 +35,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: OUTPUT,
     kind: Kind::Plain,
+    run,
+    files: None,
 };
 
 const SCHEMA: &str = r#"{

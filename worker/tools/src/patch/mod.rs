@@ -117,6 +117,8 @@ pub const CONTRACT: Contract = Contract {
     schema: PATCH_SCHEMA,
     output: results::PATCH,
     kind: Kind::Plain,
+    run,
+    files: None,
 };
 
 /// Which files a patch reads and writes, as it names them.

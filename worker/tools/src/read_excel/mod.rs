@@ -17,9 +17,12 @@ mod tests;
 mod xls;
 mod xlsx;
 
+use callgate_policy::tool::Subject;
+use callgate_policy::unit::ByteSize;
 use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -27,7 +30,7 @@ use self::sheet::{FILE_MAX, Sheet, Table};
 use super::arguments::{flag, integer, text};
 use super::message::shorten;
 use super::workbook::WorkbookError;
-use super::{Context, Contract, Kind, Output, ToolError, name_path, read, results};
+use super::{Context, Contract, Files, Kind, Needs, Output, ToolError, name_path, read, results};
 
 /// The arguments of `read_excel`.
 pub const READ_EXCEL_SCHEMA: &str = r#"{
@@ -64,6 +67,11 @@ pub const READ_EXCEL_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
+/// Memory that the largest workbook takes that is read, bytes.
+const MEMORY: ByteSize = ByteSize(2 << 30);
+/// Time that it takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Contract of `read_excel`.
 pub const CONTRACT: Contract = Contract {
     name: "read_excel",
@@ -77,6 +85,8 @@ pub const CONTRACT: Contract = Contract {
     schema: READ_EXCEL_SCHEMA,
     output: results::READ_EXCEL,
     kind: Kind::Plain,
+    run,
+    files: Some(Files::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
 };
 
 /// The most rows that a call returns (S4-7).

@@ -49,6 +49,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: results::AZURE_DEVOPS,
     kind: Kind::Fetches,
+    run,
+    files: None,
 };
 
 /// Its name.

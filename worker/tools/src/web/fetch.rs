@@ -71,6 +71,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: results::WEB_FETCH,
     kind: Kind::Fetches,
+    run,
+    files: None,
 };
 
 /// Its name.

@@ -42,6 +42,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: results::RLM_QUERY,
     kind: Kind::Asks,
+    run,
+    files: None,
 };
 
 /// Its name.

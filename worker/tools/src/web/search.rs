@@ -38,6 +38,8 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: results::WEB_SEARCH,
     kind: Kind::Fetches,
+    run,
+    files: None,
 };
 
 /// Its name.

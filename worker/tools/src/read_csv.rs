@@ -1,0 +1,171 @@
+//! `read_csv`: rows of a CSV file, with the names of its columns.
+//!
+//! A file is read row by row, so that it may be of any length. What a row has is text; what a cell means is for whoever reads it.
+
+use std::io::{BufReader, Read as _};
+use std::time::Duration;
+
+use callgate_policy::tool::Subject;
+use callgate_policy::unit::ByteSize;
+use serde_json::{Map, Value};
+
+use super::arguments::integer;
+use super::read::open;
+use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path};
+
+/// Contract of `read_csv`.
+pub const CONTRACT: Contract = Contract {
+    name: "read_csv",
+    requires: &["fs.read"],
+    description: "Read rows of a CSV file as data. Returns `columns`, the names of the first line, and `rows`, each a list of texts in \
+        their order; `next_row` is where to go on if there are more. `start_row` is the first row below the names to return, \
+        1 if none is given, and `max_rows` how many, at most 1000. `delimiter` is `,` unless it is given. If they are too long for a \
+        result, the first of them are `head` in place of `rows`.",
+    schema: SCHEMA,
+    output: OUTPUT,
+    kind: Kind::Plain,
+    run,
+    files: Some(Files::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
+};
+
+const SCHEMA: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": {
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The file, absolute or relative to the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`."
+    },
+    "start_row": { "type": "integer", "minimum": 1, "default": 1, "description": "The first row to return, from 1. Default: 1." },
+    "max_rows": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 100, "description": "How many rows to return. Default: 100." },
+    "delimiter": { "enum": [",", ";", "\t", "|"], "default": ",", "description": "What stands between cells. Default: a comma." }
+  },
+  "required": ["path"],
+  "additionalProperties": false
+}"#;
+
+const OUTPUT: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "columns": { "type": "array", "items": { "type": "string" } },
+    "rows": { "type": "array", "items": { "type": "array", "items": { "type": "string" } } },
+    "start_row": { "type": "integer", "minimum": 1 },
+    "next_row": { "type": "integer", "minimum": 1, "description": "Where to go on; absent if these are the last." },
+    "head": { "description": "The first part of a result that was too long." }
+  },
+  "required": ["path", "columns", "start_row"],
+  "anyOf": [{ "required": ["head"] }, { "required": ["rows"] }]
+}"#;
+
+/// Memory of a call, bytes: a row is bounded by that alone.
+const MEMORY: ByteSize = ByteSize(512 << 20);
+/// Time of a call: rows before the first that is wanted are read as well.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest row, bytes.
+const ROW_MAX: u64 = 16 << 20;
+/// Longest file that is read, bytes.
+const FILE_MAX: u64 = 4 << 30;
+
+/// Reads rows of `ctx.path`.
+///
+/// # Errors
+/// A file that is no CSV, or that cannot be opened.
+pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+    let number =
+        |name, usual| Ok::<u64, ToolError>(integer(args, name, 1, "a whole number of at least 1")?.unwrap_or(usual));
+    let (first, most) = (number("start_row", 1)?, number("max_rows", 100)?);
+    let delimiter = args["delimiter"].as_str().and_then(|text| text.bytes().next()).unwrap_or(b',');
+    let wrong = |why: String| ToolError::NotText { path: ctx.path.clone(), why };
+    let (file, stat) = open(&ctx.path, ctx.links)?;
+    let size = u64::try_from(stat.st_size).unwrap_or_default();
+    if size > FILE_MAX {
+        return Err(ToolError::TooLong { path: ctx.path.clone(), size, most: FILE_MAX });
+    }
+    // Rows of different lengths are shown as they are.
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(BufReader::new(file.take(FILE_MAX)));
+    let columns = reader.headers().map_err(|error| wrong(error.to_string()))?.clone();
+    let (mut rows, mut room, mut next, mut record) = (Vec::new(), ctx.limit, None, csv::StringRecord::new());
+    let mut number = 0;
+    loop {
+        let before = reader.position().byte();
+        if !reader.read_record(&mut record).map_err(|error| wrong(error.to_string()))? {
+            break;
+        }
+        number += 1;
+        if reader.position().byte().saturating_sub(before) > ROW_MAX {
+            return Err(wrong(format!("row {number} has more than {ROW_MAX} bytes")));
+        }
+        if number < first {
+            continue;
+        }
+        let row: Vec<&str> = record.iter().collect();
+        let row = Value::from(row);
+        let length = row.to_string().len() + 1;
+        // One that is too long by itself has to be shown in part, or nobody gets past it.
+        if rows.len() as u64 == most || (length > room && !rows.is_empty()) {
+            next = Some(number);
+            break;
+        }
+        room = room.saturating_sub(length);
+        rows.push(row);
+    }
+    let was_cut = next.is_some() && (rows.len() as u64) < most;
+    let mut data = Map::new();
+    name_path(&mut data, &ctx.path);
+    data.insert("columns".to_owned(), columns.iter().collect::<Vec<_>>().into());
+    data.insert(if was_cut { HEAD } else { "rows" }.to_owned(), rows.into());
+    data.insert("start_row".to_owned(), first.into());
+    if let Some(next) = next {
+        data.insert("next_row".to_owned(), next.into());
+    }
+    Ok(Output::of(Value::Object(data), was_cut))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str, args: Value, limit: usize) -> Result<Value, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let ctx = Context::new(file.path().into(), limit);
+        run(&args, &ctx).map(|output| output.data).map_err(|error| error.text())
+    }
+
+    /// Rows are counted from the first below the names; quotes, line ends in cells and rows of other lengths are as they are.
+    #[test]
+    fn rows_are_read_from_where_it_is_asked() {
+        let text = "name,note\na,\"x, \"\"y\"\"\nz\"\nb\nc,1,2\n";
+        let all = read(text, json!({}), 10_000).unwrap();
+        assert_eq!(all["columns"], json!(["name", "note"]));
+        assert_eq!(all["rows"], json!([["a", "x, \"y\"\nz"], ["b"], ["c", "1", "2"]]));
+        assert!(all.get("next_row").is_none(), "{all}");
+        let some = read(text, json!({ "start_row": 2, "max_rows": 1 }), 10_000).unwrap();
+        assert_eq!((&some["rows"], &some["next_row"]), (&json!([["b"]]), &json!(3)));
+        let past = read(text, json!({ "start_row": 9 }), 10_000).unwrap();
+        assert_eq!((&past["rows"], &past["start_row"]), (&json!([]), &json!(9)));
+        assert_eq!(read("a;b\n1;2\n", json!({ "delimiter": ";" }), 100).unwrap()["rows"], json!([["1", "2"]]));
+    }
+
+    /// A result ends between two rows and says where to go on; a file that is no text is an error.
+    #[test]
+    fn what_is_too_long_is_cut_between_rows() {
+        let text = format!("n\n{}", "abcdefgh\n".repeat(50));
+        let cut = read(&text, json!({}), 60).unwrap();
+        assert_eq!((cut["head"].as_array().unwrap().len(), &cut["next_row"]), (4, &json!(5)), "{cut}");
+        assert!(cut.get("rows").is_none());
+        assert!(read("n\n\u{0}", json!({}), 60).is_ok(), "the control");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"n\n\xff\xfe\n").unwrap();
+        let error = run(&json!({}), &Context::new(file.path().into(), 60)).unwrap_err();
+        assert!(error.text().contains("is not text"), "{}", error.text());
+    }
+}
