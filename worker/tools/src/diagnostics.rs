@@ -21,6 +21,12 @@ pub const CONTRACT: Contract = Contract {
     files: None,
 };
 
+/// A build without git has no such tool.
+#[cfg(not(feature = "git"))]
+fn run(_: &super::Context) -> Result<super::Output, super::ToolError> {
+    Err(super::ToolError::UnknownTool { name: NAME.to_owned() })
+}
+
 const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
