@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,11 +17,11 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, SessionPlan};
 use callgate_worker::protocol::SealedCredential;
 use callgate_worker::way::Way;
-use rustix::fs::{FileType, MemfdFlags};
+use rustix::fs::MemfdFlags;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::host;
-use crate::place::Changeable;
+use crate::place::{Changeable, PrivateFile};
 
 /// A shorter value is no secret worth the name, and would be found everywhere.
 pub(crate) const SHORTEST: usize = 8;
@@ -206,24 +206,9 @@ fn in_file(path: &HostPath, changeable: &Changeable) -> Result<(Zeroizing<String
         Err(_) => path.as_path().to_owned(),
     };
     let way = Way::follow(&path).map_err(|errno| io::Error::from(errno).to_string())?;
-    if let Some(link) = changeable.planted(&way.links) {
-        return Err(format!("{} on the way is a link that a call may have made", link.display()));
-    }
-    let stat = *way.stat();
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err("it is no regular file".to_owned());
-    }
-    let me = rustix::process::geteuid().as_raw();
-    if stat.st_uid != me || stat.st_mode & 0o077 != 0 {
-        return Err("others can read it, or it is not yours; it must belong to you, with mode 0600".to_owned());
-    }
-    if stat.st_nlink != 1 {
-        return Err("it has a second name (a hard link), by which calls could read it".to_owned());
-    }
-    let real = way.real_path().map_err(|error| error.to_string())?;
-    let fd = way.into_fd();
-    // What was looked at, whatever has its name by now.
-    let opened = File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|error| error.to_string())?;
+    let file = PrivateFile::at(way, changeable, "read")?;
+    let real = file.real_path()?;
+    let opened = file.open()?;
     let mut text = Zeroizing::new(String::with_capacity(VALUE_MAX + 4));
     let most = u64::try_from(VALUE_MAX + 3).unwrap_or(u64::MAX);
     opened.take(most).read_to_string(&mut text).map_err(|error| error.to_string())?;

@@ -350,6 +350,50 @@ pub(crate) fn open_own_file(path: &Path) -> Option<std::fs::File> {
     is_fit.then(|| std::fs::File::open(link(&way.into_fd())).ok())?
 }
 
+/// A file in which a person keeps what calls must not know: a regular one of this user's that nobody else reads, with one name, and
+/// no link that a call may have made leads there.
+pub(crate) struct PrivateFile(Way);
+
+impl PrivateFile {
+    /// Judges the file that a way leads to. `act` is what calls could do by a second name, for the error.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn at(way: Way, changeable: &Changeable, act: &str) -> Result<Self, String> {
+        if let Some(link) = changeable.planted(&way.links) {
+            return Err(format!("{} on the way is a link that a call may have made", link.display()));
+        }
+        let stat = way.stat();
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err("it is no regular file".to_owned());
+        }
+        let me = rustix::process::geteuid().as_raw();
+        if stat.st_uid != me || stat.st_mode & 0o077 != 0 {
+            return Err("others can read it, or it is not yours; it must belong to you, with mode 0600".to_owned());
+        }
+        if stat.st_nlink != 1 {
+            return Err(format!("it has a second name (a hard link), by which calls could {act} it"));
+        }
+        Ok(Self(way))
+    }
+
+    /// Its path without links.
+    ///
+    /// # Errors
+    /// The kernel's, in words.
+    pub(crate) fn real_path(&self) -> Result<PathBuf, String> {
+        self.0.real_path().map_err(|error| error.to_string())
+    }
+
+    /// Opens what was judged for reading, whatever has its name by now.
+    ///
+    /// # Errors
+    /// The kernel's, in words.
+    pub(crate) fn open(self) -> Result<std::fs::File, String> {
+        std::fs::File::open(link(&self.0.into_fd())).map_err(|error| error.to_string())
+    }
+}
+
 /// Whose it is where a way leads, and who else has a say in it.
 fn stranger_on(way: &Way) -> Option<Stranger> {
     let owner = way.stat().st_uid;

@@ -2,7 +2,6 @@
 //! (X4-15). Nothing in a workspace counts, and neither does a file that calls could write or read.
 
 use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::databases::{self, At, Database, Server, Tls, usual_port};
@@ -10,12 +9,11 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::sql::Dialect;
 use callgate_worker::way::Way;
-use rustix::fs::FileType;
 
 use crate::credentials;
 use crate::credentials::SHORTEST;
 use crate::host;
-use crate::place::Changeable;
+use crate::place::{Changeable, PrivateFile};
 
 /// Where the file is, if somebody says.
 const FILE: &str = "RHO_AGENT_DB_CONFIG";
@@ -139,26 +137,12 @@ fn in_file(path: &Path, effective: &EffectiveSet, changeable: &Changeable) -> Re
         Err(errno) if errno == rustix::io::Errno::NOENT => return Ok(None),
         way => way.map_err(|errno| std::io::Error::from(errno).to_string())?,
     };
-    if let Some(link) = changeable.planted(&way.links) {
-        return Err(format!("{} on the way is a link that a call may have made", link.display()));
-    }
-    let stat = *way.stat();
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err("it is no regular file".to_owned());
-    }
-    let me = rustix::process::geteuid().as_raw();
-    if stat.st_uid != me || stat.st_mode & 0o077 != 0 {
-        return Err("others can read it, or it is not yours; it must belong to you, with mode 0600".to_owned());
-    }
-    if stat.st_nlink != 1 {
-        return Err("it has a second name (a hard link), by which calls could write it".to_owned());
-    }
-    let real = HostPath::from(way.real_path().map_err(|error| error.to_string())?);
+    let file = PrivateFile::at(way, changeable, "write")?;
+    let real = HostPath::from(file.real_path()?);
     if effective.allows_read(&real) || effective.rights().allows_write(&real) {
         return Err("calls may read or write it; keep it where nothing is granted".to_owned());
     }
-    let fd = way.into_fd();
-    let opened = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|error| error.to_string())?;
+    let opened = file.open()?;
     let mut text = String::new();
     let most = u64::try_from(databases::MAX_BYTES + 1).unwrap_or(u64::MAX);
     opened.take(most).read_to_string(&mut text).map_err(|error| error.to_string())?;
