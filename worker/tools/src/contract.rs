@@ -34,6 +34,12 @@ pub struct Contract {
 /// Function that carries a call out.
 pub type Run = fn(&Value, &Context) -> Result<Output, ToolError>;
 
+/// Stands for the function of a tool that a build leaves out, with its feature. Such a build offers no call of it.
+#[cfg(not(all(feature = "databases", feature = "git")))]
+pub(super) fn left_out(_: &Value, _: &Context) -> Result<Output, ToolError> {
+    Err(ToolError::UnknownTool { name: "one that this build leaves out".to_owned() })
+}
+
 /// Need of a tool that works on one file or one tree, which its argument `path` names.
 #[derive(Debug, Clone, Copy)]
 pub struct Files {

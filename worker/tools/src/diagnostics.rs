@@ -1,6 +1,8 @@
 //! The worker's part of `diagnostics`: what the workspace's repository is at (S2-16). The sandbox and the toolchain are the session's
 //! part, which adds them.
 
+#[cfg(not(feature = "git"))]
+use super::contract::left_out as run;
 use super::{Contract, Kind};
 
 /// The name.
@@ -17,15 +19,9 @@ pub const CONTRACT: Contract = Contract {
     schema: SCHEMA,
     output: OUTPUT,
     kind: Kind::Plain,
-    run: |_, ctx| run(ctx),
+    run,
     files: None,
 };
-
-/// A build without git has no such tool.
-#[cfg(not(feature = "git"))]
-fn run(_: &super::Context) -> Result<super::Output, super::ToolError> {
-    Err(super::ToolError::UnknownTool { name: NAME.to_owned() })
-}
 
 const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -72,7 +68,7 @@ const OUTPUT: &str = r#"{
 /// # Errors
 /// None: what cannot be read is told in its place.
 #[cfg(feature = "git")]
-pub fn run(ctx: &super::Context) -> Result<super::Output, super::ToolError> {
+pub fn run(_: &serde_json::Value, ctx: &super::Context) -> Result<super::Output, super::ToolError> {
     use serde_json::{Map, Value, json};
 
     let mut workspace = Map::new();

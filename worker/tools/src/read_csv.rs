@@ -2,7 +2,7 @@
 //!
 //! A file is read row by row, so that it may be of any length. What a row has is text; what a cell means is for whoever reads it.
 
-use std::io::{BufReader, Read as _};
+use std::io::Read as _;
 use std::time::Duration;
 
 use callgate_policy::tool::Subject;
@@ -75,9 +75,9 @@ const FILE_MAX: u64 = 4 << 30;
 /// # Errors
 /// A file that is no CSV, or that cannot be opened.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
-    let number =
-        |name, usual| Ok::<u64, ToolError>(integer(args, name, 1, "a whole number of at least 1")?.unwrap_or(usual));
-    let (first, most) = (number("start_row", 1)?, number("max_rows", 100)?);
+    let wants = "a whole number of at least 1";
+    let first = integer(args, "start_row", 1, wants)?.unwrap_or(1);
+    let most = integer(args, "max_rows", 1, wants)?.unwrap_or(100);
     let delimiter = args["delimiter"].as_str().and_then(|text| text.bytes().next()).unwrap_or(b',');
     let wrong = |why: String| ToolError::NotText { path: ctx.path.clone(), why };
     let (file, stat) = open(&ctx.path, ctx.links)?;
@@ -86,8 +86,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::TooLong { path: ctx.path.clone(), size, most: FILE_MAX });
     }
     // Rows of different lengths are shown as they are.
-    let mut reader =
-        csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(BufReader::new(file.take(FILE_MAX)));
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(file.take(FILE_MAX));
     let columns = reader.headers().map_err(|error| wrong(error.to_string()))?.clone();
     let (mut rows, mut room, mut next, mut record) = (Vec::new(), ctx.limit, None, csv::StringRecord::new());
     let mut number = 0;

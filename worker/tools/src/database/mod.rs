@@ -13,6 +13,8 @@ use serde_json::Value;
 
 #[cfg(feature = "databases")]
 pub use self::run::run;
+#[cfg(not(feature = "databases"))]
+use super::contract::left_out as run;
 use super::{Contract, Kind};
 
 #[cfg(feature = "databases")]
@@ -160,11 +162,6 @@ pub const MYSQL: Contract = Contract {
     run,
     files: None,
 };
-
-#[cfg(not(feature = "databases"))]
-fn run(_: &serde_json::Value, _: &super::Context) -> Result<super::Output, super::ToolError> {
-    Err(super::ToolError::UnknownTool { name: "a database".to_owned() })
-}
 
 /// All of them.
 pub const CONTRACTS: &[Contract] = &[SQLITE, POSTGRES, MYSQL];
