@@ -227,7 +227,7 @@ impl Broker {
                 caller
             }
         };
-        let caller = if self.log.is_some() { caller.logged() } else { caller };
+        let caller = self.logged(caller);
         let answer = match self.handlers.get(&i64::from(notification.nr)) {
             Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
@@ -248,6 +248,15 @@ impl Broker {
         self.log_question(&caller, notification.nr, &answer);
         self.calls.keep(caller.thread);
         notify::answer(listener.as_fd(), notification.id, answer)
+    }
+
+    /// The caller, whose paths and reasons are kept where questions are logged. A reason that came before is no answer to it.
+    fn logged<'a>(&mut self, caller: Caller<'a>) -> Caller<'a> {
+        if self.log.is_none() {
+            return caller;
+        }
+        let _of_another = self.calls.of(&caller).and_then(|call| call.changes.take_last_refusal());
+        caller.logged()
     }
 
     /// Reports a question and its answer, where they are logged.
