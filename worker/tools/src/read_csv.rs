@@ -2,7 +2,10 @@
 //!
 //! A file is read row by row, so that it may be of any length. What a row has is text; what a cell means is for whoever reads it.
 
-use std::io::Read as _;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::rc::Rc;
 use std::time::Duration;
 
 use callgate_policy::tool::Subject;
@@ -61,12 +64,12 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["rows"] }]
 }"#;
 
-/// Memory of a call, bytes: a row is bounded by that alone.
+/// Memory of a call, bytes: a row of empty cells takes some fifty times its length.
 const MEMORY: ByteSize = ByteSize(512 << 20);
 /// Time of a call: rows before the first that is wanted are read as well.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest row, bytes.
-const ROW_MAX: u64 = 16 << 20;
+/// Longest row, bytes, with what is read ahead.
+const ROW_MAX: u64 = 1 << 20;
 /// Longest file that is read, bytes.
 const FILE_MAX: u64 = 4 << 30;
 
@@ -85,44 +88,93 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     if size > FILE_MAX {
         return Err(ToolError::TooLong { path: ctx.path.clone(), size, most: FILE_MAX });
     }
+    let row = Rc::new(Cell::new(ROW_MAX));
+    let bounded = Bounded { inner: file, left: Rc::clone(&row) };
     // Rows of different lengths are shown as they are.
-    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(file.take(FILE_MAX));
-    let columns = reader.headers().map_err(|error| wrong(error.to_string()))?.clone();
-    let (mut rows, mut room, mut next, mut record) = (Vec::new(), ctx.limit, None, csv::StringRecord::new());
-    let mut number = 0;
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(bounded);
+    let columns = reader.headers().map_err(|error| wrong(error.to_string()))?;
+    let columns: Value = columns.iter().collect::<Vec<_>>().into();
+    let Some(mut room) = ctx.limit.checked_sub(length_of(&columns)) else {
+        return Err(wrong("its first line, which names the columns, is longer than a result may be".to_owned()));
+    };
+    let (mut rows, mut next, mut record) = (Vec::new(), None, csv::StringRecord::new());
+    let (mut number, mut was_cut) = (0, false);
     loop {
-        let before = reader.position().byte();
+        row.set(ROW_MAX);
         if !reader.read_record(&mut record).map_err(|error| wrong(error.to_string()))? {
             break;
         }
         number += 1;
-        if reader.position().byte().saturating_sub(before) > ROW_MAX {
-            return Err(wrong(format!("row {number} has more than {ROW_MAX} bytes")));
-        }
         if number < first {
             continue;
         }
-        let row: Vec<&str> = record.iter().collect();
-        let row = Value::from(row);
-        let length = row.to_string().len() + 1;
-        // One that is too long by itself has to be shown in part, or nobody gets past it.
-        if rows.len() as u64 == most || (length > room && !rows.is_empty()) {
+        if rows.len() as u64 == most {
             next = Some(number);
             break;
         }
-        room = room.saturating_sub(length);
-        rows.push(row);
+        let cells: Value = record.iter().collect::<Vec<_>>().into();
+        let length = length_of(&cells);
+        if length > room {
+            was_cut = true;
+            // Alone it is shown in part, or nobody gets past it.
+            next = Some(if rows.is_empty() { number + 1 } else { number });
+            if rows.is_empty() {
+                rows.push(cut(&record, room));
+            }
+            break;
+        }
+        rows.push(cells);
+        room -= length;
     }
-    let was_cut = next.is_some() && (rows.len() as u64) < most;
     let mut data = Map::new();
     name_path(&mut data, &ctx.path);
-    data.insert("columns".to_owned(), columns.iter().collect::<Vec<_>>().into());
+    data.insert("columns".to_owned(), columns);
     data.insert(if was_cut { HEAD } else { "rows" }.to_owned(), rows.into());
     data.insert("start_row".to_owned(), first.into());
     if let Some(next) = next {
         data.insert("next_row".to_owned(), next.into());
     }
     Ok(Output::of(Value::Object(data), was_cut))
+}
+
+/// A file of which no more is read than is left.
+struct Bounded {
+    inner: File,
+    /// Bytes that a row may still have.
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX).min(buffer.len());
+        if most == 0 && !buffer.is_empty() {
+            return Err(io::Error::other(format!("one of its rows has more than {} KiB", ROW_MAX >> 10)));
+        }
+        let read = self.inner.read(&mut buffer[..most])?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
+}
+
+/// Bytes that a value takes in a result.
+fn length_of(value: &Value) -> usize {
+    value.to_string().len() + 1
+}
+
+/// The first cells of a row, as far as there is room for them; the last may be a part.
+fn cut(record: &csv::StringRecord, mut room: usize) -> Value {
+    let mut cells: Vec<String> = Vec::new();
+    for cell in record {
+        let length = length_of(&cell.into());
+        if length > room {
+            // A character takes at most six bytes in JSON, and the quotes three with what stands behind them.
+            cells.push(cell[..cell.floor_char_boundary(room.saturating_sub(3) / 6)].to_owned());
+            break;
+        }
+        room -= length;
+        cells.push(cell.to_owned());
+    }
+    cells.into()
 }
 
 #[cfg(test)]
@@ -166,5 +218,26 @@ mod tests {
         std::fs::write(file.path(), b"n\n\xff\xfe\n").unwrap();
         let error = run(&json!({}), &Context::new(file.path().into(), 60)).unwrap_err();
         assert!(error.text().contains("is not text"), "{}", error.text());
+    }
+
+    /// D11: a row or a first line that is too long is shown in part, or is an error; neither makes a longer result.
+    #[test]
+    fn d11_a_result_is_bounded_whatever_a_row_is() {
+        let long = read(&format!("n,m\n1,{}\n2,b\n", "é".repeat(5000)), json!({}), 1000).unwrap();
+        assert!(long.to_string().len() < 1300 && long["head"][0][1].as_str().unwrap().starts_with("éé"), "{long}");
+        assert_eq!(long["next_row"], 2, "what was cut is passed");
+        let rest = read(&format!("n,m\n1,{}\n2,b\n", "é".repeat(5000)), json!({ "start_row": 2 }), 1000).unwrap();
+        assert_eq!((&rest["rows"], rest.get("next_row")), (&json!([["2", "b"]]), None));
+        let cells = read(&format!("n\n{}\n", ",".repeat(5000)), json!({}), 1000).unwrap();
+        assert!(cells.to_string().len() < 1300 && cells.get("rows").is_none(), "{cells}");
+        let header = read(&format!("{}\n1\n", "x".repeat(5000)), json!({}), 1000).unwrap_err();
+        assert!(header.contains("its first line"), "{header}");
+        for endless in [format!("n\n\"{}", "x".repeat(3 << 20)), ",".repeat(3 << 20)] {
+            let error = read(&endless, json!({}), 1000).unwrap_err();
+            assert!(error.contains("one of its rows has more than 1024 KiB"), "{error}");
+        }
+        let many =
+            read(&format!("n\n{}", "0123456789\n".repeat(300_000)), json!({ "start_row": 300_000 }), 1000).unwrap();
+        assert_eq!(many["rows"], json!([["0123456789"]]), "the bound is a row's, not a file's");
     }
 }
