@@ -39,7 +39,7 @@ impl Session {
         let line = self.line_of(&checked).await?;
         let of_agent = self.rules_of_its_agent(&checked);
         let case = self.case(&checked, line.as_ref(), of_agent.as_ref());
-        let judged = self.gate.judge(&case, known).await?;
+        let judged = self.gate.judge(case, known).await?;
         let sub_policy = judged.sub_policy().cloned();
         let (plan, places) = self.plan_of(&checked, &judged)?;
         known.passed.sub_policy = match (&checked.own, &sub_policy) {
@@ -48,7 +48,7 @@ impl Session {
         };
         known.asked_for = plan.as_ref().filter(|plan| plan.timeout < checked.timeout).map(|_| checked.timeout);
         let understand = |command| self.understand(command);
-        let passage = self.gate.approve(&case, plan, judged, understand, (asking, recording)).await?;
+        let passage = self.gate.approve(judged, plan, understand, (asking, recording)).await?;
         known.passed.approved_by = passage.approved_by();
         let whole = matches!(checked.tool.executor, Executor::Session(_)).then(|| case.whole());
         passage.approve(checked.tool, |plan| task(checked, (plan, places), sub_policy.as_ref(), whole))
@@ -73,7 +73,7 @@ impl Session {
         };
         let of_agent = self.rules_of_its_agent(&checked);
         let case = self.case(&checked, line.or(understood.as_ref()), of_agent.as_ref());
-        Ok(self.gate.judge(&case, &mut Known::default()).await?.preview())
+        Ok(self.gate.judge(case, &mut Known::default()).await?.preview())
     }
 
     /// True if a person would be asked about a call that runs a program.
@@ -81,7 +81,7 @@ impl Session {
         let line = self.line_of(checked).await?;
         let of_agent = self.rules_of_its_agent(checked);
         let case = self.case(checked, line.as_ref(), of_agent.as_ref());
-        Ok(self.gate.judge(&case, &mut Known::default()).await?.asks())
+        Ok(self.gate.judge(case, &mut Known::default()).await?.asks())
     }
 
     /// The gate of a program that the host starts past the tools: what a rule denies to programs is denied to it, and nobody is
@@ -139,7 +139,7 @@ impl Session {
     }
 
     /// The plan of a call that runs in the sandbox, with what its sub-policy leaves.
-    fn plan_of(&self, checked: &Checked<'_>, judged: &Judged) -> Result<Planned, CallError> {
+    fn plan_of(&self, checked: &Checked<'_>, judged: &Judged<'_>) -> Result<Planned, CallError> {
         let Checked { tool, grant, own, work, timeout, secured, .. } = checked;
         let Some(work) = work.clone() else { return Ok(Planned::default()) };
         let bounds = self.sandbox.bounds.within(&tool.limits);
@@ -147,7 +147,7 @@ impl Session {
         // A declared tool has a sandbox of its own, which is made with what is left to it.
         let sub_policy = judged.sub_policy().filter(|_| own.is_none());
         let (mut plan, places) = self.narrowed(plan, grant, sub_policy)?;
-        plan.as_spelt = self.gate.passes_by_path(tool, judged);
+        plan.as_spelt = self.gate.passes_by_path(judged);
         if tool.executor.reads_alone() {
             plan = compile::reading_alone(plan, self.plan(), &self.sandbox.facts);
         }

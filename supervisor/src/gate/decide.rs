@@ -85,13 +85,14 @@ pub(crate) struct Gate {
 }
 
 /// Judgement of rules, mode and watchdogs on a call. Nobody has been asked yet.
-pub(crate) struct Judged {
+pub(crate) struct Judged<'a> {
+    case: Case<'a>,
     decided: Decided,
     /// Reasons why a person has to say yes; none if nobody has to.
     why: Vec<String>,
 }
 
-impl Judged {
+impl Judged<'_> {
     /// Sub-policy to which the call is narrowed.
     pub(crate) fn sub_policy(&self) -> Option<&SubPolicy> {
         self.decided.sub_policy.as_ref()
@@ -150,11 +151,11 @@ impl Gate {
     }
 
     /// Judges a call by rules, mode and watchdogs: all but the person, whom these may want asked.
-    pub(crate) async fn judge(&self, call: &Case<'_>, known: &mut Known) -> Result<Judged, CallError> {
-        let decided = self.decide(call, known)?;
-        let watchdog = self.ask_watchdogs(call).await?;
+    pub(crate) async fn judge<'a>(&self, case: Case<'a>, known: &mut Known) -> Result<Judged<'a>, CallError> {
+        let decided = self.decide(&case, known)?;
+        let watchdog = self.ask_watchdogs(&case).await?;
         let why = self.asks(&decided, watchdog.as_ref());
-        Ok(Judged { decided, why })
+        Ok(Judged { case, decided, why })
     }
 
     /// Asks the watchdogs. Returns what a person must be asked.
@@ -418,9 +419,9 @@ impl Gate {
     }
 
     /// True if what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
-    pub(crate) fn passes_by_path(&self, tool: &Tool, judged: &Judged) -> bool {
+    pub(crate) fn passes_by_path(&self, judged: &Judged<'_>) -> bool {
         let rules = self.rules();
-        ruled_as(tool).any(|tool| rules.looks_at_paths(&tool)) || judged.asks()
+        ruled_as(judged.case.tool).any(|tool| rules.looks_at_paths(&tool)) || judged.asks()
     }
 
     /// Reasons why a person has to say yes; none if nobody has to.
@@ -441,24 +442,23 @@ impl Gate {
     /// `understand` takes a command line apart.
     pub(crate) async fn approve<'a, F: Future<Output = Result<Line, CallError>>>(
         &self,
-        call: &Case<'a>,
+        judged: Judged<'a>,
         plan: Option<CallPlan>,
-        judged: Judged,
         understand: impl FnOnce(&'a str) -> F,
         about: (Place, &mut Recording),
     ) -> Result<Passage, CallError> {
-        let by = self.approved_by(call, plan.as_ref(), judged, understand, about).await?;
+        let by = self.approved_by(judged, plan.as_ref(), understand, about).await?;
         Ok(Passage::of_gate(plan, by))
     }
 
     async fn approved_by<'a, F: Future<Output = Result<Line, CallError>>>(
         &self,
-        call: &Case<'a>,
+        Judged { case, decided: Decided { decision, of_program, key, sub_policy }, why }: Judged<'a>,
         plan: Option<&CallPlan>,
-        Judged { decided: Decided { decision, of_program, key, sub_policy }, why }: Judged,
         understand: impl FnOnce(&'a str) -> F,
         (asking, recording): (Place, &mut Recording),
     ) -> Result<Option<String>, CallError> {
+        let call = &case;
         if why.is_empty() {
             return Ok(None);
         }

@@ -96,7 +96,7 @@ pub fn kind_of(name: &str) -> Kind {
 }
 
 fn contract(name: &str) -> Option<&'static Contract> {
-    CONTRACTS.iter().chain(database::CONTRACTS).find(|contract| contract.name == name)
+    CONTRACTS.iter().chain([&write::CREATE_CONTRACT]).chain(database::CONTRACTS).find(|contract| contract.name == name)
 }
 
 /// The tools of this crate, for a launcher.
@@ -128,7 +128,6 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         return (contract.run)(args, ctx);
     }
     match name {
-        write::CREATE => write::create(args, ctx),
         patch::READER => patch::read_names(args),
         database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),

@@ -79,6 +79,7 @@ pub const CREATE: &str = "create";
 /// Contract of `write` where it only creates. Its arguments are the same.
 pub const CREATE_CONTRACT: Contract = Contract {
     name: CREATE,
+    run: create,
     description: "Create a new file that holds `content`. Nothing is overwritten: a name that is taken already, by \
         whatever it is, is an error, and stays as it was. Missing parent directories are made; a path through a \
         symbolic link is an error. The file is there at once, with all of its content. Returns the number of bytes.",
