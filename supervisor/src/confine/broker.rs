@@ -8,7 +8,7 @@ use callgate_policy::envelope::Changes;
 use callgate_worker::protocol::{Received, SessionReply, ToBroker, notice};
 
 use super::channel::AsyncChannel;
-use super::logged::Questions;
+use super::logged::{self, Questions};
 
 /// Most reports that are kept for whoever may ask again.
 const LATE: usize = 64;
@@ -51,10 +51,6 @@ impl Broker {
 
     /// Changes by the call of a worker, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
-        // What the call asked is in the log by the time that it is over.
-        if let Some(questions) = &self.questions {
-            questions.log_all();
-        }
         self.ask(About { worker, is_over: true }).await
     }
 
@@ -69,7 +65,9 @@ impl Broker {
         let asked = &mut *asked;
         let again = asked.open.values().any(|open| *open == about) || asked.late.contains_key(&about);
         if !again {
-            if !notice::is_there(&self.notices, worker).ok()? && !self.always {
+            // Where questions are logged it is asked each time: it alone knows how many were left out.
+            let always = self.always || self.questions.is_some();
+            if !notice::is_there(&self.notices, worker).ok()? && !always {
                 return Some(Changes::default());
             }
             asked.questions += 1;
@@ -82,8 +80,13 @@ impl Broker {
                 return Some(changes);
             }
             match asked.channel.receive::<SessionReply>().await.ok()? {
-                Received::Message(SessionReply::Report { question, changes }, _) => {
+                Received::Message(SessionReply::Report { question, changes, lost }, _) => {
                     let about = asked.open.remove(&question)?;
+                    // What the call asked is in the log by the time that it is over.
+                    if let Some(questions) = &self.questions {
+                        questions.log_queued().await;
+                        logged::lost_questions(lost);
+                    }
                     if asked.late.len() >= LATE {
                         asked.late.clear();
                     }

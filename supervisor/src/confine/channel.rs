@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use callgate_worker::protocol::{Channel, Message, Received};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -43,9 +44,17 @@ impl AsyncChannel {
         self.0.get_ref().receive()
     }
 
-    /// Waits until there may be something to receive.
+    /// Waits until there is something to receive, or the other side is gone.
     pub(super) async fn readable(&self) -> io::Result<()> {
-        self.0.readable().await.map(|mut ready| ready.clear_ready())
+        loop {
+            let mut ready = self.0.readable().await?;
+            let mut fds = [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)];
+            if poll(&mut fds, PollTimeout::ZERO)? > 0 {
+                ready.retain_ready();
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
     }
 
     pub(crate) async fn receive<T: Message>(&self) -> io::Result<Received<T>> {

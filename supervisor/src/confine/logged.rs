@@ -34,6 +34,11 @@ pub(super) fn session(plan: SessionPlan) -> SessionPlan {
     SessionPlan { log_questions: true, ..plan }
 }
 
+/// Most questions that are logged before others have their turn: the log may be read slowly, and the runtime has one thread.
+const AT_ONCE: usize = 16;
+/// More questions than a channel holds (unix(7), at the usual size of its buffer).
+const QUEUED: usize = 2048;
+
 /// Questions that a session's broker was asked, on their way to the log.
 pub(super) struct Questions {
     channel: AsyncChannel,
@@ -41,34 +46,67 @@ pub(super) struct Questions {
     reading: Mutex<()>,
 }
 
+/// State of the channel after some questions were logged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// More may have come.
+    Some,
+    /// All that had come were logged.
+    Nothing,
+    /// The broker is gone.
+    Closed,
+}
+
 /// Logs a broker's questions until it is gone.
 pub(super) fn questions(channel: AsyncChannel) -> Arc<Questions> {
     let questions = Arc::new(Questions { channel, reading: Mutex::default() });
     let logged = Arc::clone(&questions);
-    tokio::spawn(async move { while logged.channel.readable().await.is_ok() && logged.log_all() {} });
+    tokio::spawn(async move {
+        while logged.channel.readable().await.is_ok() {
+            match logged.log_some() {
+                Left::Some | Left::Nothing => tokio::task::yield_now().await,
+                Left::Closed => return,
+            }
+        }
+    });
     questions
 }
 
 impl Questions {
-    /// Logs those that have come. False if no more will.
-    pub(super) fn log_all(&self) -> bool {
+    /// Logs those that had come by now. Others have their turn meanwhile.
+    pub(super) async fn log_queued(&self) {
+        for _ in 0..QUEUED / AT_ONCE {
+            if self.log_some() != Left::Some {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn log_some(&self) -> Left {
         let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
+        for _ in 0..AT_ONCE {
             match self.channel.try_receive::<Question>() {
                 Ok(Received::Message(question, _)) => log_question(&question),
                 Ok(Received::Data(_)) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Ok(Received::Closed) | Err(_) => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Left::Nothing,
+                Ok(Received::Closed) | Err(_) => return Left::Closed,
             }
         }
+        Left::Some
+    }
+}
+
+/// Logs how many questions were left out.
+pub(super) fn lost_questions(lost: u64) {
+    if lost > 0 {
+        tracing::trace!(lost, "questions of the broker were not logged: they came faster than they could be written");
     }
 }
 
 fn log_question(question: &Question) {
     let Question { worker, thread, about, answer, why, lost, .. } = question;
-    if *lost > 0 {
-        tracing::trace!(lost, "questions of the broker were not logged: they came faster than they could be written");
-    }
+    lost_questions(*lost);
     let errno = |errno: &i32| Errno::from_raw(*errno).to_string();
     let answer = match answer {
         Answered::Returned(value) => format!("done: {value}"),

@@ -1,5 +1,9 @@
 //! Reports of callgate on standard error while it works (`--log`): nothing twice, and no line that somebody else made.
 
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
 use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
 use serde_json::Value;
 
@@ -94,6 +98,68 @@ fn trace_shows_what_the_broker_was_asked() {
         assert!(asked(&refused, &["call=\"mount\"", "answer=\"refused: EPERM", "(Mount)"]), "{refused:?}");
         let quiet = at("debug", "mkdir again");
         assert!(env.workspace().join("again").is_dir() && !asked(&quiet, &[]), "{quiet:?}");
+    });
+}
+
+/// Runs callgate with its log read slowly, 4 KiB in 50 ms at the most. Returns its exit code and the log.
+fn read_slowly(env: &TestEnv, around: &[&str], script: &str) -> (Option<i32>, String) {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let words = [binary.as_str(), "--log", "trace", "run", "--", "perl", "-e", script];
+    let mut child = env.weakened().command(&[around, &words].concat()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut part, mut log) = ([0; 4 << 10], Vec::new());
+        while let Ok(read) = stderr.read(&mut part)
+            && read > 0
+        {
+            log.extend_from_slice(&part[..read]);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        String::from_utf8_lossy(&log).into_owned()
+    });
+    let status = child.wait().unwrap();
+    (status.code(), reader.join().unwrap())
+}
+
+/// Each question is in the log or is counted there as left out, the last ones too.
+#[test]
+fn what_trace_leaves_out_is_counted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (code, log) = read_slowly(&env, &[], "rename q(a), q(b) for 1..10000; exit 7");
+        assert_eq!(code, Some(7), "{log}");
+        let lost = |line: &str| line.split_once("lost=")?.1.split_whitespace().next()?.parse::<usize>().ok();
+        let lost: usize = log.lines().filter_map(lost).sum();
+        let logged = log.lines().filter(|line| line.contains("call=\"rename\"")).count();
+        assert!(logged > 0 && lost > 0 && logged + lost >= 10000, "{logged} logged, {lost} left out");
+    });
+}
+
+/// Whoever reads the log slowly delays neither the end of a session nor a signal.
+#[test]
+fn a_flood_of_questions_delays_nothing_else() {
+    let env = TestEnv::new(HERE);
+    // `timeout` ends with 124 if the first signal was enough, with 137 if it had to kill.
+    let (code, log) = read_slowly(&env, &["timeout", "-s", "TERM", "-k", "20", "2"], "rename q(a), q(b) while 1");
+    assert!(log.contains("call=\"rename\""), "the control: there was a flood");
+    assert_eq!(code, Some(124), "the first signal was enough");
+}
+
+/// Arguments of programs may hold secrets: those of one that was ended are in its result, and not in the log.
+#[test]
+fn arguments_of_programs_are_not_in_the_log() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("m.toml", "watch_execs = true\n[[requires.shell]]\ncmd = \"*\"\n");
+        let line = "$(printf d)d if=/dev/null of=/dev/sda count=0 password=hunter2";
+        let status = env.workspace().join("status.json").display().to_string();
+        let words = ["--log", "trace", "run", "--manifest", "m.toml", "--status", &status, "--", "bash", "-c", line];
+        let ended = callgate(&env, &words);
+        let mut asked = ended.stderr.lines().filter(|line| line.contains("the broker was asked"));
+        let ends = |line: &&str| line.contains("execve") && line.contains("/dd") && line.contains("write-to-device");
+        assert!(asked.clone().any(|line| ends(&line)), "the control: {ended:?}");
+        assert!(!asked.any(|line| line.contains("hunter2")), "{ended:?}");
+        assert!(std::fs::read_to_string(&status).unwrap().contains("password=hunter2"), "the result has them");
     });
 }
 

@@ -34,6 +34,11 @@ impl Log {
         Ok(Some((Self { channel: ours, lost: 0 }, supervisors.into())))
     }
 
+    /// Takes the number of reports that were left out since the last that was sent.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
     /// Sends a report, if there is room for it.
     pub(super) fn send(&mut self, question: Question) {
         let question = Question {

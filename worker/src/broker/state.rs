@@ -138,7 +138,8 @@ impl Broker {
                 };
                 // One that has gone meanwhile is noticed by the next poll.
                 let changes = Box::new(changes);
-                let _told: io::Result<()> = supervisor.send(&SessionReply::Report { question, changes }, &[]);
+                let lost = self.log.as_mut().map_or(0, Log::take_lost);
+                let _told: io::Result<()> = supervisor.send(&SessionReply::Report { question, changes, lost }, &[]);
                 Ok(true)
             }
             Received::Data(_) => Ok(true),
@@ -303,13 +304,19 @@ impl Broker {
         make().map_err(rustix::io::Errno::raw_os_error)
     }
 
-    /// A program was not let run: its call's result tells of it.
-    pub(super) fn not_started(&mut self, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
+    /// A program of this thread was not let run: its call's result tells of it. Its arguments are for that, and not for the log.
+    pub(super) fn not_started(&mut self, tid: Pid, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
         if let Some(log) = &mut self.log {
-            let worker = self.calls.by_worker(call.0).map(|call| call.asks().0);
-            let (about, why) = (vec![argv.clone()], Some(why.clone().into_owned()));
-            let number = libc::SYS_execve as i32;
-            log.send(Question { worker, thread: 0, call: number, about, answer: Answered::Ended, why, lost: 0 });
+            let program = Thread::open(tid).and_then(|thread| thread.image_path());
+            log.send(Question {
+                worker: self.calls.by_worker(call.0).map(|call| call.asks().0),
+                thread: tid,
+                call: libc::SYS_execve as i32,
+                about: program.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+                answer: Answered::Ended,
+                why: Some(why.clone().into_owned()),
+                lost: 0,
+            });
         }
         // Without the notice the supervisor does not ask; the program ends all the same.
         let _noticed: rustix::io::Result<()> = self.calls.not_started(call, argv, why, &self.notices);

@@ -268,7 +268,7 @@ impl Tracer {
 
     fn ends(&self, pid: Pid, call: (Pid, u64), argv: &[Vec<u8>], why: Cow<'static, str>) -> io::Result<()> {
         // First, for with it its call may end.
-        locked(&self.broker).not_started(call, text(argv), why);
+        locked(&self.broker).not_started(pid, call, text(argv), why);
         gone_is_fine(process::kill(pid, libc::SIGKILL))
     }
 

@@ -130,7 +130,15 @@ pub enum SessionReply {
         question: u64,
         /// Changes by the call.
         changes: Box<Changes>,
+        /// Questions that were not sent to the log since the last that was, if questions are logged.
+        #[serde(default, skip_serializing_if = "is_none")]
+        lost: u64,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(lost: &u64) -> bool {
+    *lost == 0
 }
 
 /// Steps that confined a session, each confirmed, in order.
