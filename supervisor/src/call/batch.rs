@@ -24,14 +24,14 @@ impl Session {
         let proposed: Vec<_> = proposed.collect();
         let mut passed = Vec::new();
         for mut call in proposed {
-            let ready = aborted.clone().unless(self.let_pass(&mut call)).await;
-            passed.push((call, ready));
+            let first = aborted.clone().unless(self.let_pass(&mut call)).await;
+            passed.push((call, first));
         }
-        let runs = passed.into_iter().map(|(mut call, ready)| {
+        let runs = passed.into_iter().map(|(mut call, first)| {
             let mut aborted = aborted.clone();
             async move {
-                let outcome = match ready {
-                    Ok(ready) => aborted.unless(self.run(ready, &mut |_piece| {}, &mut call)).await,
+                let outcome = match first {
+                    Ok(first) => aborted.unless(self.run(first, &mut |_piece| {}, &mut call)).await,
                     Err(error) => Err(error),
                 };
                 self.conclude(call, outcome).await

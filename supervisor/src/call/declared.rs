@@ -27,7 +27,7 @@ use crate::error::denied;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::json;
-use crate::registry::{Declared, Executor, STATE, Tool};
+use crate::registry::{Declared, STATE, Tool};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -40,16 +40,13 @@ impl Session {
     /// Runs it in a sandbox of its own, and takes its result.
     pub(super) async fn run_declared(
         &self,
-        tool: &Tool,
+        (tool, declared): (&Tool, &Arc<Declared>),
         (plan, own): (ApprovedPlan, &EffectiveSet),
         args: Value,
         turn: Turn,
         on_output: OnOutput<'_>,
         known: &mut Known,
     ) -> Result<Done, CallError> {
-        let Executor::Declared(declared) = &tool.executor else {
-            return Err(CallError::Tool(format!("`{}` is not declared", tool.name)));
-        };
         declared.confirm().map_err(changed)?;
         let slot = self.slot_of(tool, declared)?;
         let mut env = Env { pass: declared.env.clone(), ..Env::default() };

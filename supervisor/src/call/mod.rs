@@ -8,15 +8,15 @@ mod background;
 mod batch;
 mod declared;
 mod delegate;
-mod diagnostics;
+mod document;
 mod enforced;
 mod envelope;
 mod error;
 mod exec_shell;
+mod going;
 mod hosted;
 mod limits;
 mod pass;
-mod pdf;
 mod report;
 mod rest;
 mod search;
@@ -27,6 +27,7 @@ mod spawn;
 mod tests_of;
 mod tool;
 mod understand;
+mod versions;
 
 use std::time::{Duration, Instant};
 
@@ -43,13 +44,13 @@ use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use self::envelope::Done;
+use self::going::{Going, Next, Outcome, Standing, Step};
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
-use crate::gate::{Approved, Known, Task};
-use crate::registry::Delegation;
+use crate::gate::{Approved, HostTask, Known, ProgramTask, Task};
 use crate::registry::{
-    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood, VERSION,
-    is_a_pdf, not_configured, removed,
+    Attempt, Context, Delegation, Executor, HostTool, InFlight, Inactive, NO_PROVIDER, Prepared, ProgramTool, Registry,
+    Tool, Understood, VERSION, not_configured, removed,
 };
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
@@ -77,20 +78,18 @@ struct Proposed<'a> {
     recording: Recording,
 }
 
-/// How far a call has come that may go on with another host.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Going {
-    /// How many were asked before.
-    hop: usize,
-    /// Rest of its time, if it was bounded.
-    left: Option<Duration>,
+/// A call whose first step has passed.
+struct Passed<'a> {
+    registry: &'a Registry,
+    tool: &'a Tool,
+    going: Going,
+    first: Ready<'a>,
 }
 
-/// A call that may run when it is its turn.
+/// A step of a call that may run when it is its turn.
 struct Ready<'a> {
     approved: Approved<'a>,
     place: Place,
-    going: Going,
 }
 
 /// A call that layer 1 has let pass: offered, well-formed and granted.
@@ -129,8 +128,8 @@ impl Session {
         let entered = self.tools.lifecycle.enter(tool).await;
         let mut call = self.propose(&entered, tool.to_owned(), args);
         let carried_out = async {
-            let ready = self.let_pass(&mut call).await?;
-            self.run(ready, on_output, &mut call).await
+            let passed = self.let_pass(&mut call).await?;
+            self.run(passed, on_output, &mut call).await
         };
         let outcome = aborted.unless(carried_out).await;
         self.conclude(call, outcome).await
@@ -151,73 +150,97 @@ impl Session {
         Proposed { started, tool, registry, args, coerced, known: Known::default(), recording }
     }
 
-    /// offered? → validate → check → rules and mode → watchdog → plan → person (C-7).
-    async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<Ready<'a>, CallError> {
+    /// offered? → understand → the layers before the sandbox, for the first step of the call.
+    async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<Passed<'a>, CallError> {
         let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
         self.goes_on(&call.tool)?;
-        let args = std::mem::take(&mut call.args);
-        if let Some(searches) = registry.find(&call.tool).and_then(|tool| tool.executor.searches()) {
-            searches.has_room().map_err(too_many)?;
-            let args = self.offered(registry, &call.tool)?.understand(args).map_err(CallError::Arguments)?.args;
-            return Box::pin(self.let_search_pass(registry, searches, call, args, Going::default())).await;
-        }
         let tool = self.offered(registry, &call.tool)?;
-        let args = Box::pin(self.with_runner(Some(tool), args)).await?;
-        let understood = tool.understand(args).map_err(CallError::Arguments)?;
+        let args = tool.understand(std::mem::take(&mut call.args)).map_err(CallError::Arguments)?;
+        let mut going = Going::of(tool, &args);
+        going.has_room()?;
+        let mut step = Step::itself(args, Attempt::default());
+        loop {
+            let about = (&mut call.known, &mut call.recording);
+            match self.let_step_pass(tool, step, registry, about).await {
+                Ok(first) => return Ok(Passed { registry, tool, going, first }),
+                Err(error) => step = going.instead(error)?,
+            }
+        }
+    }
+
+    /// Runs the first step of a call, and takes those that follow.
+    async fn run(
+        &self,
+        passed: Passed<'_>,
+        on_output: OnOutput<'_>,
+        call: &mut Proposed<'_>,
+    ) -> Result<Done, CallError> {
+        let Passed { registry, tool, mut going, first } = passed;
+        let about = (&*call.tool, &mut call.known, &mut call.recording);
+        let mut outcome = self.run_step(first, registry, &mut going, &mut *on_output, about).await?;
+        loop {
+            let mut step = match going.next(self, &call.known, outcome) {
+                Next::Step(step) => step,
+                Next::End(result) => return result,
+            };
+            let other = step.other.take();
+            let of_step = other.as_deref().unwrap_or(tool);
+            // What only finds something out is confined by what does not confine the call.
+            let (mut of_other, mut unseen) = (Known::default(), |_: &[u8]| {});
+            let (known, on_output): (&mut Known, OnOutput<'_>) = match step.standing {
+                Standing::Itself => (&mut call.known, &mut *on_output),
+                Standing::Beside => (&mut of_other, &mut unseen),
+            };
+            let passes = self.let_step_pass(of_step, step, registry, (&mut *known, &mut call.recording));
+            outcome = match Box::pin(passes).await {
+                Err(error) => Outcome::NotPassed(error),
+                Ok(ready) => {
+                    let about = (&*call.tool, known, &mut call.recording);
+                    Box::pin(self.run_step(ready, registry, &mut going, on_output, about)).await?
+                }
+            };
+        }
+    }
+
+    /// validate → check → rules and mode → watchdog → plan → person (C-7).
+    async fn let_step_pass<'a>(
+        &self,
+        tool: &'a Tool,
+        Step { mut args, attempt, standing, .. }: Step,
+        registry: &Registry,
+        about: (&mut Known, &mut Recording),
+    ) -> Result<Ready<'a>, CallError> {
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
         let asking = self.gate.questions.queue(Concurrency::Alone).await;
-        let read = Box::pin(self.read_first(tool, &understood)).await?;
-        let checked = self.checked_on(tool, registry, (understood, &read), Going::default())?;
-        let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
-        Ok(Ready { approved, place, going: Going::default() })
+        let read = Box::pin(self.read_first(tool, &mut args)).await?;
+        let checked = self.checked_on(tool, registry, (args, &read), attempt)?;
+        if standing == Standing::Beside && self.would_ask(&checked).await? {
+            let text = "a person would have to be asked".to_owned();
+            return Err(CallError::Told { text, code: ErrorCode::Forbidden });
+        }
+        let approved = self.pass(checked, asking, about).await?;
+        Ok(Ready { approved, place })
     }
 
-    /// record → run → shape (C-7), when it is its turn.
-    async fn run(&self, ready: Ready<'_>, on_output: OnOutput<'_>, call: &mut Proposed<'_>) -> Result<Done, CallError> {
-        let Ready { approved, place, going } = ready;
+    /// its turn → record → run (C-7). An error ends the call, whatever it would go on as.
+    async fn run_step(
+        &self,
+        Ready { approved, place }: Ready<'_>,
+        registry: &Registry,
+        going: &mut Going,
+        on_output: OnOutput<'_>,
+        (called, known, recording): (&str, &mut Known, &mut Recording),
+    ) -> Result<Outcome, CallError> {
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
-        self.goes_on(&call.tool)?;
-        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
-        let searches = registry.find(&call.tool).and_then(|tool| tool.executor.searches());
-        if let Some(searches) = searches {
-            searches.count().map_err(too_many)?;
-        }
+        self.goes_on(called)?;
+        going.count()?;
         // Nothing runs that is not recorded.
-        call.recording.start().await?;
-        if let Some(searches) = searches {
-            return Box::pin(self.run_search((registry, searches), (approved, turn, going), on_output, call)).await;
-        }
-        let (mut args, of_pdf) = (approved.may_go_on(), approved.for_a_pdf());
-        let about = (&mut call.known, &mut call.recording);
-        let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
-        if let Some(args) = of_pdf.filter(|_| is_a_pdf(&done.data)) {
-            let about = (&mut call.known, &mut call.recording);
-            return Box::pin(self.go_on_with_pdf(registry, args, on_output, about)).await;
-        }
-        if registry.find(&call.tool).is_some_and(|tool| tool.executor.diagnoses()) {
-            Box::pin(self.diagnose(&mut done, registry, call)).await?;
-        }
-        // Each hop of a fetch passes all layers.
-        for _ in 0..Hop::MOST {
-            let next = registry.find(&call.tool).and_then(|tool| Hop::of(tool, &done.data));
-            let Some((hop, before)) = next.zip(args.take()) else { return Ok(done) };
-            let next = hop.next(before);
-            args = Some(next.clone());
-            let tool = self.offered(registry, &call.tool)?;
-            let checked =
-                self.checked_on(tool, registry, (Understood::of(next), &ReadBefore::default()), Going::default())?;
-            let place = self.turns.queue(checked.tool.concurrency).await;
-            let asking = self.gate.questions.queue(Concurrency::Alone).await;
-            let approved = Box::pin(self.pass(checked, asking, (&mut call.known, &mut call.recording))).await?;
-            let turn = place.turn().await;
-            self.goes_on(&call.tool)?;
-            let about = (&mut call.known, &mut call.recording);
-            done = Box::pin(self.execute(registry, approved.going_on(&hop), turn, &mut *on_output, about)).await?;
-        }
-        // A worker that was told how many are left ends before that.
-        Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
+        recording.start().await?;
+        let began = Instant::now();
+        let result = self.execute(registry, approved, turn, on_output, (known, recording)).await;
+        Ok(Outcome::Ran { took: began.elapsed(), result })
     }
 
     /// The envelope, which is recorded with the call's end.
@@ -261,9 +284,9 @@ impl Session {
         args: Value,
     ) -> Result<Checked<'a>, CallError> {
         let tool = self.offered(registry, name)?;
-        let understood = tool.understand(args).map_err(CallError::Arguments)?;
-        let read = self.read_first(tool, &understood).await?;
-        self.checked_on(tool, registry, (understood, &read), Going::default())
+        let mut understood = tool.understand(args).map_err(CallError::Arguments)?;
+        let read = self.read_first(tool, &mut understood).await?;
+        self.checked_on(tool, registry, (understood, &read), Attempt::default())
     }
 
     /// The tool of a call, which may be called.
@@ -273,18 +296,17 @@ impl Session {
         Ok(tool)
     }
 
-    /// Check of a call in the tool's own words, which has come so far.
+    /// Check of a call in the tool's own words.
     fn checked_on<'a>(
         &self,
         tool: &'a Tool,
         registry: &Registry,
-        (Understood { mut args, told: of_surface, limit }, read): (Understood, &ReadBefore),
-        going: Going,
+        (Understood { mut args, told: of_surface, limit }, read): (Understood, &Value),
+        attempt: Attempt,
     ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.sandbox.shell_dir.as_ref().unwrap_or(&root);
-        let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.gate.credentials);
         let (databases, profile, effective) = (&self.tools.databases, &self.gate.profile, &self.effective);
@@ -295,8 +317,7 @@ impl Session {
             limit,
             session,
             credentials,
-            hop,
-            left,
+            attempt,
             read,
             databases,
             profile,
@@ -305,8 +326,8 @@ impl Session {
         };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
-            Executor::Declared(_) => Some(self.part_for(tool)?),
-            Executor::Delegate(how) => {
+            Executor::Program(ProgramTool::Declared(_)) => Some(self.part_for(tool)?),
+            Executor::Host(HostTool::Delegate(how)) => {
                 let agent = self.agent_of(*how, &args)?;
                 let (own, runner) = self.part_for_agent(&agent)?;
                 args["subagent_type"] = agent.into();
@@ -316,18 +337,11 @@ impl Session {
                 prepared.needs.shell = runner;
                 Some(own)
             }
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Shell(_)
-            | Executor::Server(_)
-            | Executor::Session(_)
-            | Executor::Background(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => None,
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) => None,
         };
         let grant = match &own {
             // What agents are started for is no need of theirs.
-            Some(own) if matches!(tool.executor, Executor::Delegate(_)) => {
+            Some(own) if tool.executor.delegation().is_some() => {
                 let needs = CallNeeds { shell: prepared.needs.shell.clone(), ..CallNeeds::default() };
                 own.check(&needs).map_err(denied)?
             }
@@ -401,35 +415,67 @@ impl Session {
                 known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(tool.own_name(), run, (&bounds, timeout))
             }
-            Task::Program { plan, places } => {
-                places.refuse_links()?;
-                self.run_program(tool, plan, turn, on_output, known).await
+            Task::Program(program, task) => {
+                Box::pin(self.run_program((tool, program), task, turn, on_output, known)).await
             }
-            Task::Shell { plan, places, args } => {
-                places.refuse_links()?;
-                Box::pin(self.run_exec_shell(tool, (plan, &args), turn, on_output, known)).await
+            Task::Host(host, task) => {
+                Box::pin(self.have_host_answer((tool, host), task, registry, turn, (known, recording))).await
             }
-            Task::Server { plan, places, args, told } => {
-                places.refuse_links()?;
-                Box::pin(self.run_server(tool, (plan, args, told), turn, known)).await
+        }
+    }
+
+    /// Runs a program, as its tool says.
+    async fn run_program(
+        &self,
+        (tool, program): (&Tool, &ProgramTool),
+        ProgramTask { plan, places, args, told, own }: ProgramTask,
+        turn: Turn,
+        on_output: OnOutput<'_>,
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
+        places.refuse_links()?;
+        match program {
+            ProgramTool::Plain(_) | ProgramTool::Tests(_) => self.run_shell(tool, plan, turn, on_output, known).await,
+            ProgramTool::Document(document) => self.run_document((tool, document), plan, turn, on_output, known).await,
+            ProgramTool::Interactive(_) => self.run_exec_shell(tool, (plan, &args), turn, on_output, known).await,
+            ProgramTool::Server(_) => self.run_server(tool, (plan, args, told), turn, known).await,
+            ProgramTool::Declared(declared) => {
+                let own = own.ok_or_else(|| pass::lost(tool, "has no sandbox of its own"))?;
+                self.run_declared((tool, declared), (plan, &own), args, turn, on_output, known).await
             }
-            Task::Declared { plan, own, args } => {
-                Box::pin(self.run_declared(tool, (plan, &own), args, turn, on_output, known)).await
-            }
-            Task::Session { hosted, args } => {
-                let data = Box::pin(self.answer_itself(hosted, registry, args, recording)).await?;
+        }
+    }
+
+    /// Has the host answer: the session itself, an agent's session, or whoever embeds it.
+    async fn have_host_answer(
+        &self,
+        (tool, host): (&Tool, &HostTool),
+        HostTask { args, told, most }: HostTask,
+        registry: &Registry,
+        turn: Turn,
+        (known, recording): (&mut Known, &mut Recording),
+    ) -> Result<Done, CallError> {
+        match host {
+            HostTool::Session(hosted) => {
+                let data = self.answer_itself(*hosted, registry, args, recording).await?;
                 drop(turn);
                 self.cut(tool, data)
             }
-            Task::Background { act, args } => Box::pin(self.about_background(tool, act, &args, turn)).await,
-            Task::Host { handler, args } | Task::Remote { handler, args } => {
-                self.answered(tool, &*handler, args, turn).await
-            }
-            Task::Delegate { how: Delegation::Task, args, told, most } => {
-                Box::pin(self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn)).await
-            }
-            Task::Delegate { how, args, most, .. } => {
-                Box::pin(self.start_agents(tool, how, (&args, &most), recording.id())).await
+            HostTool::Background(act) => self.about_background(tool, *act, &args, turn).await,
+            HostTool::Handler(handler) => self.answered(tool, &**handler, args, turn).await,
+            HostTool::Delegate(how) => {
+                let most = most.ok_or_else(|| pass::lost(tool, "has no agent to start"))?;
+                match how {
+                    Delegation::Task => {
+                        self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn).await
+                    }
+                    Delegation::Spawn
+                    | Delegation::Swarm
+                    | Delegation::Csv
+                    | Delegation::Assign
+                    | Delegation::Resume
+                    | Delegation::Input => self.start_agents(tool, *how, (&args, &most), recording.id()).await,
+                }
             }
         }
     }
@@ -465,10 +511,6 @@ fn lost(tool: &Tool, bounds: &Bounds, error: ConfineError) -> CallError {
         bounds.memory >> 20
     );
     CallError::Told { text, code: ErrorCode::ToolExecutionFailed }
-}
-
-fn too_many(text: String) -> CallError {
-    CallError::Told { text, code: ErrorCode::LimitExceeded }
 }
 
 fn unknown(registry: &Registry, name: &str) -> CallError {

@@ -1,7 +1,5 @@
 //! Layer 2 of a session's calls: what a call is goes before the gate, with its plan, and what comes back may be carried out.
 
-use std::sync::Arc;
-
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -13,9 +11,9 @@ use serde_json::Value;
 
 use super::Checked;
 use crate::error::CallError;
-use crate::gate::{Approved, ApprovedPlan, Case, GrantedPlaces, Judged, Known, Preview, Task};
+use crate::gate::{Approved, ApprovedPlan, Case, GrantedPlaces, HostTask, Judged, Known, Preview, ProgramTask, Task};
 use crate::open_error::OpenError;
-use crate::registry::Executor;
+use crate::registry::{Executor, HostTool, Tool};
 use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::Place;
@@ -50,7 +48,7 @@ impl Session {
         let understand = |command| self.understand(command);
         let passage = self.gate.approve(judged, plan, understand, (asking, recording)).await?;
         known.passed.approved_by = passage.approved_by();
-        let whole = matches!(checked.tool.executor, Executor::Session(_)).then(|| case.whole());
+        let whole = matches!(checked.tool.executor, Executor::Host(HostTool::Session(_))).then(|| case.whole());
         passage.approve(checked.tool, |plan| task(checked, (plan, places), sub_policy.as_ref(), whole))
     }
 
@@ -65,8 +63,7 @@ impl Session {
     /// [`CallError::Denied`] if one of them denies it, and what else a call returns before it runs.
     pub async fn preview(&self, tool: &str, args: &Value, line: Option<&Line>) -> Result<Preview, CallError> {
         let registry = self.registry();
-        let args = self.with_runner(registry.find(tool), args.clone()).await?;
-        let checked = self.checked(&registry, tool, args).await?;
+        let checked = self.checked(&registry, tool, args.clone()).await?;
         let understood = match line {
             Some(_) => None,
             None => self.line_of(&checked).await?,
@@ -110,7 +107,7 @@ impl Session {
     }
 
     fn rules_of_its_agent(&self, checked: &Checked<'_>) -> OfAgent {
-        let Executor::Delegate(_) = checked.tool.executor else { return None };
+        checked.tool.executor.delegation()?;
         self.rules_of_agent(checked.args["subagent_type"].as_str().unwrap_or_default())
     }
 
@@ -140,7 +137,7 @@ impl Session {
 
     /// The plan of a call that runs in the sandbox, with what its sub-policy leaves.
     fn plan_of(&self, checked: &Checked<'_>, judged: &Judged<'_>) -> Result<Planned, CallError> {
-        let Checked { tool, grant, own, work, timeout, secured, .. } = checked;
+        let Checked { tool, needs, grant, own, work, timeout, secured, .. } = checked;
         let Some(work) = work.clone() else { return Ok(Planned::default()) };
         let bounds = self.sandbox.bounds.within(&tool.limits);
         let plan = compile::call(grant, &self.sandbox.facts, CallSpec { work, bounds, timeout: *timeout })?;
@@ -153,7 +150,7 @@ impl Session {
         }
         if let Some(network) = &mut plan.network {
             network.secured.clone_from(secured);
-            network.past_session = tool.executor.dialect().is_some();
+            network.past_session = needs.sql.is_some();
         }
         Ok((Some(plan), places))
     }
@@ -187,41 +184,28 @@ impl Session {
 }
 
 /// Work of a call that passed.
-fn task(
-    Checked { tool, args, own, told, .. }: Checked<'_>,
+fn task<'a>(
+    Checked { tool, args, own, told, .. }: Checked<'a>,
     (plan, places): (Option<ApprovedPlan>, GrantedPlaces),
     sub_policy: Option<&SubPolicy>,
     whole: Option<Value>,
-) -> Result<Task, CallError> {
-    let left = match (own, sub_policy) {
+) -> Result<Task<'a>, CallError> {
+    let own = match (own, sub_policy) {
         (Some(own), Some(sub_policy)) => Some(own.narrowed_to(sub_policy)),
         (own, _) => own,
     };
-    let lost = |what: &str| CallError::Tool(format!("`{}` {what}", tool.name));
-    Ok(match (&tool.executor, plan) {
-        (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args, told },
-        (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
-        (Executor::Shell(_), Some(plan)) => Task::Shell { plan, places, args },
-        (Executor::Server(_), Some(plan)) => Task::Server { plan, places, args, told },
-        (Executor::Declared(_), Some(plan)) => {
-            let own = left.ok_or_else(|| lost("has no sandbox of its own"))?;
-            Task::Declared { plan, own: Box::new(own), args }
+    let own = own.map(Box::new);
+    match (&tool.executor, plan) {
+        (Executor::Worker(_), Some(plan)) => Ok(Task::Worker { plan, args, told }),
+        (Executor::Program(program), Some(plan)) => {
+            Ok(Task::Program(program, ProgramTask { plan, places, args, told, own }))
         }
-        (Executor::Session(hosted), _) => Task::Session { hosted: *hosted, args: whole.unwrap_or(args) },
-        (Executor::Background(act), _) => Task::Background { act: *act, args },
-        (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
-        (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
-        (Executor::Delegate(how), _) => {
-            let most = left.ok_or_else(|| lost("has no agent to start"))?;
-            Task::Delegate { how: *how, args, told, most: Box::new(most) }
-        }
-        (
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Shell(_)
-            | Executor::Server(_)
-            | Executor::Declared(_),
-            None,
-        ) => return Err(lost("gave the sandbox nothing to do")),
-    })
+        (Executor::Host(host), _) => Ok(Task::Host(host, HostTask { args: whole.unwrap_or(args), told, most: own })),
+        (Executor::Worker(_) | Executor::Program(_), None) => Err(lost(tool, "gave the sandbox nothing to do")),
+    }
+}
+
+/// A tool whose call lacks what it is carried out with.
+pub(super) fn lost(tool: &Tool, what: &str) -> CallError {
+    CallError::Tool(format!("`{}` {what}", tool.name))
 }

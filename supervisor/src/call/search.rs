@@ -1,98 +1,103 @@
 //! A search: if a provider fails, the next one is asked, which is judged as the first was (S0-34, C-19).
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use callgate_policy::envelope::Layer;
 use callgate_policy::failure::ErrorCode;
-use serde_json::Value;
 
-use super::envelope::Done;
 use super::error::error_text;
-use super::{Going, OnOutput, Proposed, Ready};
+use super::going::{Next, Outcome, Step};
+use crate::confine::ConfineError;
 use crate::error::CallError;
-use crate::gate::Approved;
-use crate::registry::{ReadBefore, Registry, Searches, Understood, with_failed};
+use crate::registry::{Attempt, Searches, Understood, with_failed};
 use crate::session::Session;
-use crate::turn::{Concurrency, Turn};
 
-impl Session {
-    /// Lets a search pass, to the first provider whose host may be asked. If there is none, it is denied for the first.
-    pub(super) async fn let_search_pass<'a>(
-        &self,
-        registry: &'a Registry,
-        searches: &Searches,
-        call: &mut Proposed<'_>,
-        args: Value,
-        from: Going,
-    ) -> Result<Ready<'a>, CallError> {
-        let mut first = None;
-        for hop in from.hop..searches.providers() {
-            let going = Going { hop, ..from };
-            match self.let_hop_pass(registry, call, args.clone(), going).await {
-                Ok(ready) => return Ok(ready),
-                Err(error) if is_of_this_host(&error) => drop(first.get_or_insert(error)),
-                Err(error) => return Err(error),
-            }
+/// A search that is under way.
+pub(super) struct Search {
+    searches: Arc<Searches>,
+    args: Understood,
+    attempt: Attempt,
+    /// Refusal of the first provider, while none has been asked.
+    refused: Option<CallError>,
+    /// Providers that were asked in vain, and why.
+    failed: Vec<(String, String)>,
+    /// Failure of the last one.
+    last: Option<CallError>,
+    is_counted: bool,
+}
+
+impl Search {
+    pub(super) fn new(searches: Arc<Searches>, args: Understood) -> Self {
+        let attempt = Attempt::default();
+        Self { searches, args, attempt, refused: None, failed: Vec::new(), last: None, is_counted: false }
+    }
+
+    pub(super) fn has_room(&self) -> Result<(), CallError> {
+        self.searches.has_room().map_err(too_many)
+    }
+
+    pub(super) fn count(&mut self) -> Result<(), CallError> {
+        if !self.is_counted {
+            self.searches.count().map_err(too_many)?;
+            self.is_counted = true;
         }
-        Err(first.unwrap_or_else(|| too_late("nobody is left to be asked")))
+        Ok(())
     }
 
-    async fn let_hop_pass<'a>(
-        &self,
-        registry: &'a Registry,
-        call: &mut Proposed<'_>,
-        args: Value,
-        going: Going,
-    ) -> Result<Ready<'a>, CallError> {
-        let tool = self.offered(registry, &call.tool)?;
-        let checked = self.checked_on(tool, registry, (Understood::of(args), &ReadBefore::default()), going)?;
-        let place = self.turns.queue(checked.tool.concurrency).await;
-        let asking = self.gate.questions.queue(Concurrency::Alone).await;
-        let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
-        Ok(Ready { approved, place, going })
+    /// Goes on to the next provider, if another may do better, within the time that a call has.
+    pub(super) fn next(&mut self, session: &Session, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::NotPassed(error) => self.instead(error).into(),
+            Outcome::Ran { result: Ok(mut done), .. } => {
+                done.data = with_failed(done.data, &self.failed);
+                Next::End(Ok(done))
+            }
+            Outcome::Ran { took, result: Err(error) } if is_of_this_host(&error) => {
+                let provider = self.searches.provider(&session.id, self.attempt.number);
+                let provider = provider.map(|provider| provider.kind.name().to_owned()).unwrap_or_default();
+                self.failed.push((provider, error_text(&error)));
+                self.last = Some(error);
+                // What a person takes to answer is no part of it.
+                let left = self.attempt.left.unwrap_or_else(|| self.searches.timeout()).saturating_sub(took);
+                self.attempt.left = Some(left);
+                self.another().into()
+            }
+            Outcome::Ran { result: Err(error), .. } => Next::End(Err(error)),
+        }
     }
 
-    /// Asks one after the other until somebody answers, within the time that a call has.
-    pub(super) async fn run_search(
-        &self,
-        (registry, searches): (&Registry, &Searches),
-        (mut approved, mut turn, mut going): (Approved<'_>, Turn, Going),
-        on_output: OnOutput<'_>,
-        call: &mut Proposed<'_>,
-    ) -> Result<Done, CallError> {
-        let args = approved.may_go_on().unwrap_or_default();
-        let mut failed = Vec::new();
-        loop {
-            // What a person takes to answer is no part of it.
-            let began = Instant::now();
-            let about = (&mut call.known, &mut call.recording);
-            let error = match self.execute(registry, approved, turn, &mut *on_output, about).await {
-                Ok(mut done) => {
-                    done.data = with_failed(done.data, &failed);
-                    return Ok(done);
-                }
-                Err(error) if is_of_this_host(&error) => error,
-                Err(error) => return Err(error),
+    /// The step in place of one that has not passed, or the error.
+    pub(super) fn instead(&mut self, error: CallError) -> Result<Step, CallError> {
+        if !is_of_this_host(&error) {
+            return Err(error);
+        }
+        self.refused.get_or_insert(error);
+        self.another()
+    }
+
+    fn another(&mut self) -> Result<Step, CallError> {
+        self.attempt.number += 1;
+        let is_over = self.attempt.left.is_some_and(|left| left.is_zero());
+        if is_over || self.attempt.number >= self.searches.providers() {
+            return Err(self.all_failed());
+        }
+        Ok(Step::itself(self.args.clone(), self.attempt))
+    }
+
+    /// One error for all; of a single provider its own. If none could be asked, it is denied for the first.
+    fn all_failed(&mut self) -> CallError {
+        let Some(last) = self.last.take() else {
+            let nobody = || CallError::Told {
+                text: "nobody is left to be asked".to_owned(),
+                code: ErrorCode::ToolExecutionFailed,
             };
-            let provider = searches.provider(&self.id, going.hop);
-            failed.push((
-                provider.map(|provider| provider.kind.name().to_owned()).unwrap_or_default(),
-                error_text(&error),
-            ));
-            let left = going.left.unwrap_or_else(|| searches.timeout()).saturating_sub(began.elapsed());
-            let next = Going { hop: going.hop + 1, left: Some(left) };
-            if left.is_zero() || next.hop >= searches.providers() {
-                return Err(all_failed(error, &failed));
-            }
-            match self.let_search_pass(registry, searches, call, args.clone(), next).await {
-                Ok(ready) => {
-                    (approved, turn, going) = (ready.approved, ready.place.turn().await, ready.going);
-                    self.goes_on(&call.tool)?;
-                }
-                Err(denied) if is_of_this_host(&denied) => return Err(all_failed(error, &failed)),
-                Err(other) => return Err(other),
-            }
+            return self.refused.take().unwrap_or_else(nobody);
+        };
+        if let [_] = &*self.failed {
+            return last;
         }
+        let all: Vec<&str> = self.failed.iter().map(|(_, error)| error.as_str()).collect();
+        CallError::Told { text: format!("nobody who was asked has answered: {}", all.join("; ")), code: last.code() }
     }
 }
 
@@ -101,7 +106,7 @@ fn is_of_this_host(error: &CallError) -> bool {
     match error {
         CallError::Denied(denial) => matches!(denial.layer, Layer::Capability | Layer::Rule | Layer::Sandbox),
         CallError::Told { .. } | CallError::Tool(_) => true,
-        CallError::Confine(error) => matches!(error, crate::confine::ConfineError::TimedOut(_)),
+        CallError::Confine(error) => matches!(error, ConfineError::TimedOut(_)),
         CallError::UnknownTool { .. }
         | CallError::LeftOut { .. }
         | CallError::Inactive(_)
@@ -118,15 +123,6 @@ fn is_of_this_host(error: &CallError) -> bool {
     }
 }
 
-/// One error for all; of a single provider its own.
-fn all_failed(last: CallError, failed: &[(String, String)]) -> CallError {
-    if let [_] = failed {
-        return last;
-    }
-    let all: Vec<&str> = failed.iter().map(|(_, error)| error.as_str()).collect();
-    CallError::Told { text: format!("nobody who was asked has answered: {}", all.join("; ")), code: last.code() }
-}
-
-fn too_late(why: &str) -> CallError {
-    CallError::Told { text: why.to_owned(), code: ErrorCode::ToolExecutionFailed }
+fn too_many(text: String) -> CallError {
+    CallError::Told { text, code: ErrorCode::LimitExceeded }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
-use crate::registry::{MARKERS, RUNNER, Tool};
+use crate::registry::{MARKERS, RUNNER};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -19,23 +19,22 @@ use crate::turn::{Concurrency, Turns};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// The arguments, of a call that runs tests with what runs them. A file that the session may not read is as if it were not there.
-    pub(crate) async fn with_runner(&self, tool: Option<&Tool>, args: Value) -> Result<Value, CallError> {
-        let runs_tests = tool.is_some_and(|tool| tool.executor.runs_tests());
-        if !runs_tests || args.get(RUNNER).is_some() || !self.sandbox.opened.has_readers() {
-            return Ok(args);
+    /// Adds the program that runs a workspace's tests to the arguments of a call, if they name none. A file that the session may not read is
+    /// as if it were not there.
+    pub(super) async fn find_runner(&self, args: &mut Value) -> Result<(), CallError> {
+        if args.get(RUNNER).is_some() || !self.sandbox.opened.has_readers() {
+            return Ok(());
         }
         for (marker, runner) in MARKERS {
             let path = HostPath::from(self.root().as_path().join(marker));
             if self.is_readable(path).await? {
-                let mut args = args;
                 if let Some(args) = args.as_object_mut() {
                     args.insert(RUNNER.to_owned(), (*runner).into());
                 }
-                return Ok(args);
+                return Ok(());
             }
         }
-        Ok(args)
+        Ok(())
     }
 
     /// True if a worker finds a file there.

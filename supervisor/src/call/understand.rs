@@ -14,15 +14,13 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
-use callgate_policy::sql::Statement;
-use callgate_tools::database::sql;
 use callgate_tools::shell;
 use serde_json::{Value, json};
 
 use crate::confine::ConfineError;
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
-use crate::registry::{ReadBefore, ReadFirst, Tool, Understood};
+use crate::registry::{First, ReadFirst, Tool, Understood};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -32,8 +30,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY: u64 = 512 << 20;
 /// For errors.
 const UNDERSTAND: &str = "understand the command line";
-/// For errors.
-const READ: &str = "read the statement";
 
 impl Session {
     /// Commands of a command line. One that bash's grammar does not know, or that may be something else for bash, is a
@@ -50,47 +46,24 @@ impl Session {
         }
     }
 
-    /// Facts that workers of the readers find in arguments that have to be read before the call can be checked.
+    /// Finding of workers on a call that has to be made before it can be checked: a text is read, or the program that runs a workspace's
+    /// tests becomes an argument.
     ///
     /// # Errors
     /// [`CallError::Told`] if an argument makes no sense to them; else as [`Session::understand`].
-    pub(crate) async fn read_first(&self, tool: &Tool, call: &Understood) -> Result<ReadBefore, CallError> {
-        let statement = self.statement_of(tool, &call.args).await?;
-        let names = self.names_in(tool, call).await?;
-        Ok(ReadBefore { names, statement })
-    }
-
-    /// The names in a text; null if the call has none.
-    async fn names_in(&self, tool: &Tool, call: &Understood) -> Result<Value, CallError> {
-        let Some(ReadFirst { what, tool: reader, args }) = tool.executor.read_first(&call.args) else {
-            return Ok(Value::Null);
-        };
+    pub(crate) async fn read_first(&self, tool: &Tool, call: &mut Understood) -> Result<Value, CallError> {
+        let first = tool.executor.first();
+        if let First::Runner = first {
+            self.find_runner(&mut call.args).await?;
+        }
+        let Some(ReadFirst { argument, reader, args }) = first.text(&call.args) else { return Ok(Value::Null) };
         // No more than the schema lets pass.
         tool.validate(&call.args).map_err(CallError::Arguments)?;
-        let told = |text: String, code| CallError::Told { text, code };
-        match self.said_by_reader(what, reader, args).await? {
-            Ok(Value::Object(mut said)) => match said.remove("why") {
-                Some(Value::String(why)) => Err(told(why, ErrorCode::InputInvalid)),
-                Some(_) | None => Ok(said.remove("names").unwrap_or_default()),
-            },
-            Ok(_) => Ok(Value::Null),
-            Err(why) => Err(told(format!("{what}: {why}"), ErrorCode::LimitExceeded)),
-        }
-    }
-
-    /// Effects of a call's SQL, if it has some: before the capability check, which is about what the call needs for that.
-    async fn statement_of(&self, tool: &Tool, args: &Value) -> Result<Option<Statement>, CallError> {
-        let Some(dialect) = tool.executor.dialect() else { return Ok(None) };
-        let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
-        let Some(text) = args["sql"].as_str().filter(|_| has_sql) else { return Ok(None) };
-        let input = |text: String| CallError::Told { text, code: ErrorCode::InputInvalid };
-        match self.said_by_reader(READ, sql::NAME, json!({ "sql": text, "dialect": dialect })).await {
-            Ok(Ok(said)) => {
-                let lost = |error: serde_json::Error| CallError::Output { what: READ, source: error.into() };
-                serde_json::from_value(said).map(Some).map_err(lost)
-            }
-            Ok(Err(why)) => Err(input(format!("argument `sql`: {why}"))),
-            Err(CallError::Tool(text)) => Err(input(text)),
+        let told = |text: &str, code| CallError::Told { text: format!("argument `{argument}`: {text}"), code };
+        match self.said_by_reader("read an argument", reader, args).await {
+            Ok(Ok(said)) => Ok(said),
+            Ok(Err(why)) => Err(told(why, ErrorCode::LimitExceeded)),
+            Err(CallError::Tool(text)) => Err(told(&text, ErrorCode::InputInvalid)),
             Err(error) => Err(error),
         }
     }

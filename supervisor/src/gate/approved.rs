@@ -4,19 +4,14 @@
 //! makes one. The exceptions are the constructors below whose names say what they are for.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
-use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use super::places::GrantedPlaces;
-use crate::registry::Act;
-use crate::registry::Delegation;
-use crate::registry::Hosted;
-use crate::registry::{Handler, Hop, Tool, instead_of_read};
+use crate::registry::{HostTool, ProgramTool, Tool};
 
 /// A plan that may be carried out.
 #[derive(Debug)]
@@ -99,11 +94,11 @@ impl Passage {
     }
 
     /// The call of a tool that passed, with the task that its plan makes.
-    pub(crate) fn approve<E>(
+    pub(crate) fn approve<'a, E>(
         self,
-        tool: &Tool,
-        task: impl FnOnce(Option<ApprovedPlan>) -> Result<Task, E>,
-    ) -> Result<Approved<'_>, E> {
+        tool: &'a Tool,
+        task: impl FnOnce(Option<ApprovedPlan>) -> Result<Task<'a>, E>,
+    ) -> Result<Approved<'a>, E> {
         Ok(Approved { tool, task: task(self.plan)? })
     }
 }
@@ -111,88 +106,43 @@ impl Passage {
 /// A call of a tool that may be carried out.
 pub(crate) struct Approved<'a> {
     tool: &'a Tool,
-    task: Task,
+    task: Task<'a>,
 }
 
-/// Work to be done.
-pub(crate) enum Task {
+/// Work to be done, and how.
+pub(crate) enum Task<'a> {
     Worker {
         plan: ApprovedPlan,
         args: Value,
         /// Facts that the worker is told besides.
         told: Map<String, Value>,
     },
-    Program {
-        plan: ApprovedPlan,
-        places: GrantedPlaces,
-    },
-    Shell {
-        plan: ApprovedPlan,
-        places: GrantedPlaces,
-        args: Value,
-    },
-    /// A program, and the worker that talks to it.
-    Server {
-        plan: ApprovedPlan,
-        places: GrantedPlaces,
-        args: Value,
-        /// Facts that the worker is told besides.
-        told: Map<String, Value>,
-    },
-    /// In a sandbox of its own, with this in force.
-    Declared {
-        plan: ApprovedPlan,
-        own: Box<EffectiveSet>,
-        args: Value,
-    },
-    Session {
-        hosted: Hosted,
-        args: Value,
-    },
-    Background {
-        act: Act,
-        args: Value,
-    },
-    Host {
-        handler: Arc<dyn Handler>,
-        args: Value,
-    },
-    Remote {
-        handler: Arc<dyn Handler>,
-        args: Value,
-    },
-    /// By a session of its own, with this at most in force.
-    Delegate {
-        how: Delegation,
-        most: Box<EffectiveSet>,
-        args: Value,
-        /// Facts that its surface says besides.
-        told: Map<String, Value>,
-    },
+    Program(&'a ProgramTool, ProgramTask),
+    Host(&'a HostTool, HostTask),
+}
+
+/// Work of a program.
+pub(crate) struct ProgramTask {
+    pub(crate) plan: ApprovedPlan,
+    pub(crate) places: GrantedPlaces,
+    pub(crate) args: Value,
+    /// Facts that the worker which talks to it is told besides.
+    pub(crate) told: Map<String, Value>,
+    /// Rights in force, if it has a sandbox of its own.
+    pub(crate) own: Option<Box<EffectiveSet>>,
+}
+
+/// Work of the host.
+pub(crate) struct HostTask {
+    pub(crate) args: Value,
+    /// Facts that its surface says besides.
+    pub(crate) told: Map<String, Value>,
+    /// Rights at most in force in a session of its own, if one is opened for it.
+    pub(crate) most: Option<Box<EffectiveSet>>,
 }
 
 impl<'a> Approved<'a> {
-    /// The arguments of one that may go on elsewhere: a fetch.
-    pub(crate) fn may_go_on(&self) -> Option<Value> {
-        let Task::Worker { args, .. } = &self.task else { return None };
-        (self.tool.subject == Subject::Fetch).then(|| args.clone())
-    }
-
-    /// Arguments with which it goes on if it comes upon a PDF, and was told to look for one.
-    pub(crate) fn for_a_pdf(&self) -> Option<Value> {
-        let Task::Worker { args, told, .. } = &self.task else { return None };
-        instead_of_read(args, told)
-    }
-
-    /// This call as the next hop of a fetch, which is told how many are left.
-    pub(crate) fn going_on(mut self, hop: &Hop) -> Self {
-        if let Task::Worker { told, .. } = &mut self.task {
-            hop.tell(told);
-        }
-        self
-    }
-
-    pub(crate) fn into_parts(self) -> (&'a Tool, Task) {
+    pub(crate) fn into_parts(self) -> (&'a Tool, Task<'a>) {
         (self.tool, self.task)
     }
 }

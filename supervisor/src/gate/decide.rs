@@ -32,7 +32,7 @@ use super::{AskedBy, Halt, Watchdogs};
 use crate::causes::with_causes;
 use crate::confine::AsyncChannel;
 use crate::error::CallError;
-use crate::registry::{Executor, Kin, Tool};
+use crate::registry::{Executor, HostTool, Kin, ProgramTool, Tool};
 use crate::store::Recording;
 use crate::turn::{Place, Turns};
 
@@ -299,7 +299,7 @@ impl Gate {
         let of_file = made.map(|made| self.decide_file(made, &ruled, known)).transpose()?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;
-        let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate(_)) {
+        let (of_program, sub_policy) = if call.tool.executor.delegation().is_some() {
             // That agents are started for.
             let read = call.needs.read.first();
             let read = read.map(|path| ("read", Subject::Read, (Capability::FsRead, Value::File(path))));
@@ -523,24 +523,20 @@ impl Gate {
         };
         match &call.tool.executor {
             Executor::Worker(_) => call.credentials.iter().map(names).collect(),
-            Executor::Program(_) | Executor::Shell(_) => {
+            // A sandbox of its own has no credentials, and a server reaches no host.
+            Executor::Program(ProgramTool::Declared(_) | ProgramTool::Server(_)) => Vec::new(),
+            Executor::Program(_) => {
                 let in_the_clear = self.credentials.iter().filter(|one| one.over == Over::Http);
                 in_the_clear.filter(|one| one.has_use(granted())).map(names).collect()
             }
-            Executor::Delegate(_) => {
+            Executor::Host(HostTool::Delegate(_)) => {
                 let agent = call.args["subagent_type"].as_str().unwrap_or_default();
                 let its = self.manifest.as_ref().and_then(|manifest| manifest.of_agent(agent));
                 let its = its.map(|manifest| manifest.net.credentials).unwrap_or_default();
                 its.iter().filter(|one| one.has_use(granted())).map(names).collect()
             }
-            // They have none: a sandbox of its own has no credentials, and what others do is not done by way of egress. A server reaches
-            // no host.
-            Executor::Server(_)
-            | Executor::Declared(_)
-            | Executor::Session(_)
-            | Executor::Background(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => Vec::new(),
+            // What they do is not done by way of egress.
+            Executor::Host(_) => Vec::new(),
         }
     }
 
@@ -556,7 +552,7 @@ impl Gate {
         let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
-        let is_agents = matches!(call.tool.executor, Executor::Delegate(_));
+        let is_agents = call.tool.executor.delegation().is_some();
         let (argv, reach) = match (plan.map(|plan| &plan.work), &needs.shell) {
             (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
             // A host's own loop is no program. What it may change is as much for a person to know.

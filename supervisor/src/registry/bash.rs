@@ -10,7 +10,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use serde_json::Value;
 
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
@@ -72,7 +72,8 @@ pub(super) const OUTPUT: &str = r#"{
 pub(super) fn bash() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
-    let tool = Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(Bash)))?;
+    let tool =
+        Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(ProgramTool::Plain(Arc::new(Bash))))?;
     Ok(tool.requires(requires))
 }
 

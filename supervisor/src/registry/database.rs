@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::databases::{At, Server};
@@ -21,7 +20,7 @@ use callgate_policy::unit::ByteSize;
 use callgate_tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
 use serde_json::{Map, Value};
 
-use super::executor::Executor;
+use super::executor::{Executor, First, WorkerTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
@@ -49,7 +48,8 @@ pub(super) fn mysql() -> Result<Tool, RegistryError> {
 
 fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
     let texts = (contract.description, contract.schema, contract.output);
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::new(Query(dialect))))?;
+    let worker = WorkerTool::new(Query(dialect)).first(First::Statement(dialect));
+    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker))?;
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
     Ok(tool.subject(Subject::Query).limits(limits))
 }
@@ -58,19 +58,14 @@ fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result
 struct Query(Dialect);
 
 impl Prepare for Query {
-    fn dialect(&self) -> Option<Dialect> {
-        Some(self.0)
-    }
-
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let bad = |name: &str, reason: String| InvalidArgument { name: name.to_owned(), reason };
         tools::check(args).map_err(|(name, reason)| bad(name, reason))?;
         let found = context.databases.find(self.0, args["database"].as_str());
         let database = found.map_err(|reason| bad("database", reason))?;
-        let statement = match &context.read.statement {
-            Some(statement) => statement.clone(),
-            None => asked(args).ok_or_else(|| bad("sql", "it was not read".to_owned()))?,
-        };
+        // What a worker says that has read a stranger's text is as hostile as the text.
+        let statement = serde_json::from_value(context.read.clone()).ok().or_else(|| asked(args));
+        let statement = statement.ok_or_else(|| bad("sql", "it was not read".to_owned()))?;
         // What the profile refuses needs nothing.
         let changes = statement.kind == SqlKind::Changes && context.profile.database == profile::Database::Mutations;
         let output = args.get("output_path").map(|_| context.path_argument(args, "output_path")).transpose()?;

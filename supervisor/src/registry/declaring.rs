@@ -10,7 +10,7 @@ use callgate_policy::tool::Subject;
 
 use super::declared::{BESIDE, Declaration, Declared};
 use super::directory::Directory;
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::{Origin, Tool};
 
 impl Declaration {
@@ -68,6 +68,6 @@ fn program(word: &HostPath) -> Option<ShellRunRequirement> {
 
 impl Tool {
     pub(super) fn declared(name: &str, origin: Origin, declared: Arc<Declared>) -> Self {
-        Self::new(name, origin, Executor::Declared(declared))
+        Self::new(name, origin, Executor::Program(ProgramTool::Declared(declared)))
     }
 }

@@ -10,7 +10,7 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::bash::shell_argv;
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Context, INPUT, InvalidArgument, Prepare, Prepared, input};
 use super::{RegistryError, Tool};
@@ -110,7 +110,11 @@ pub(crate) struct ShellCall<'a> {
 pub(super) fn exec_shell() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
-    let tool = Tool::bundled("exec_shell", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Shell(Arc::new(ExecShell)))?;
+    let tool = Tool::bundled(
+        "exec_shell",
+        (DESCRIPTION, SCHEMA, OUTPUT),
+        Executor::Program(ProgramTool::Interactive(Arc::new(ExecShell))),
+    )?;
     Ok(tool.subject(Subject::Execute).requires(requires).kin(&[Kin::Bash]))
 }
 
@@ -187,7 +191,7 @@ mod tests {
     use callgate_policy::variable::Variables;
     use serde_json::json;
 
-    use crate::registry::{Databases, ReadBefore};
+    use crate::registry::{Attempt, Databases};
 
     fn prepared(args: &Value) -> Result<Prepared, String> {
         let (root, tool) = (HostPath::from("/work"), exec_shell().unwrap());
@@ -198,9 +202,8 @@ mod tests {
             limit: 0,
             session: "ses_",
             credentials: &[],
-            hop: 0,
-            left: None,
-            read: &ReadBefore::default(),
+            attempt: Attempt::default(),
+            read: &Value::Null,
             databases: &Databases::default(),
             profile: &Profile::default(),
             servers: &std::collections::BTreeMap::new(),

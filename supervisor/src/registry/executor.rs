@@ -1,4 +1,4 @@
-//! Who carries a call out: a worker, a program in the sandbox, the host itself, or another process.
+//! Processes that carry calls out: a worker, a program in a sandbox, or the host.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,36 +7,90 @@ use std::sync::Arc;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::sql::Dialect;
-use serde_json::Value;
+use callgate_tools::database::sql;
+use serde_json::{Value, json};
 
 use super::acts::{Act, Delegation, Hosted};
 use super::declared::Declared;
-use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst, ReadsDocument};
 use super::searches::Searches;
 
-/// Who carries calls out.
+/// Process that carries a tool's calls out.
 #[derive(Clone)]
 pub(crate) enum Executor {
-    /// A tool of the worker's own, which does one call and ends.
-    Worker(Arc<dyn Prepare>),
-    /// A program, with all that it starts.
-    Program(Arc<dyn Prepare>),
+    /// A worker of the session's sandbox, which does one call and ends.
+    Worker(WorkerTool),
+    /// A program in a sandbox, with all that it starts.
+    Program(ProgramTool),
+    /// The host: the session itself, or whoever embeds it.
+    Host(HostTool),
+}
+
+/// Tool whose calls a worker carries out.
+#[derive(Clone)]
+pub(crate) struct WorkerTool {
+    pub(crate) prepare: Arc<dyn Prepare>,
+    pub(crate) first: First,
+    pub(crate) then: Then,
+    /// Credential that egress adds to its requests and to no others, from the caller's environment.
+    pub(crate) credential: Option<Credential>,
+}
+
+/// Tool whose calls start a program.
+#[derive(Clone)]
+pub(crate) enum ProgramTool {
+    /// A program that runs to its end; its output is the result.
+    Plain(Arc<dyn Prepare>),
+    /// The same, where a file in the workspace says which program.
+    Tests(Arc<dyn Prepare>),
+    /// A program that reads a document, and can do nothing else; the result is made of its output.
+    Document(Arc<dyn ReadsDocument>),
     /// A program with streams of its own, which may go on in the background.
-    Shell(Arc<dyn Prepare>),
-    /// A program that a worker talks to, such as a language server.
+    Interactive(Arc<dyn Prepare>),
+    /// A program that a worker talks to, such as a language server. It can do nothing but read.
     Server(Arc<dyn Prepare>),
     /// A program that a definition names, in a sandbox of its own.
     Declared(Arc<Declared>),
+}
+
+/// Tool whose calls the host answers.
+#[derive(Clone)]
+pub(crate) enum HostTool {
     /// The session itself.
     Session(Hosted),
     /// The session itself, about what it has started in the background.
     Background(Act),
-    /// The host that embeds it.
-    Host(Arc<dyn Handler>),
-    /// Another process, such as an MCP server.
-    Remote(Arc<dyn Handler>),
     /// A subagent, in a session of its own.
     Delegate(Delegation),
+    /// Whoever embeds the session: the host's own code, or a connection of its to another process, such as an MCP server.
+    Handler(Arc<dyn Handler>),
+}
+
+/// Finding of workers that has to be made before anything is known of a call: its arguments are text that a model wrote, or a file says
+/// what it is.
+#[derive(Clone, Copy)]
+pub(crate) enum First {
+    Nothing,
+    /// A text among the arguments, which a worker that can open nothing reads.
+    Text(fn(&Value) -> Option<ReadFirst>),
+    /// The statement of a query of this dialect.
+    Statement(Dialect),
+    /// The file that says what runs a workspace's tests.
+    Runner,
+}
+
+/// Other calls as which a call goes on once its worker has ended. Each passes all layers.
+#[derive(Clone)]
+pub(crate) enum Then {
+    Nothing,
+    /// To another host, if that is where its page has moved.
+    Redirect,
+    /// To the next provider, if this one does not answer.
+    NextProvider(Arc<Searches>),
+    /// As `read_pdf`, if that is what was read and it was told to look for one.
+    Pdf,
+    /// As programs that say their versions.
+    Versions,
 }
 
 /// Answers calls outside the sandbox. A closure that returns a future is one.
@@ -71,73 +125,113 @@ where
 }
 
 impl Executor {
-    pub(super) fn is_declared(&self) -> bool {
-        matches!(self, Self::Declared(_))
-    }
-
-    /// The tool, if the worker itself carries its calls out.
-    fn worker(&self) -> Option<&dyn Prepare> {
+    /// The definition of a declared tool.
+    pub(crate) fn declared(&self) -> Option<&Arc<Declared>> {
         match self {
-            Self::Worker(tool) => Some(&**tool),
-            Self::Program(_)
-            | Self::Shell(_)
-            | Self::Server(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Background(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Delegate(_) => None,
+            Self::Program(ProgramTool::Declared(declared)) => Some(declared),
+            Self::Worker(_) | Self::Program(_) | Self::Host(_) => None,
         }
     }
 
-    /// Searches of a tool that searches: whom it asks, and how often.
-    pub(crate) fn searches(&self) -> Option<&Searches> {
-        self.worker()?.searches()
+    /// How subagents work for its calls, if it starts some.
+    pub(crate) fn delegation(&self) -> Option<Delegation> {
+        match self {
+            Self::Host(HostTool::Delegate(how)) => Some(*how),
+            Self::Worker(_) | Self::Program(_) | Self::Host(_) => None,
+        }
     }
 
-    /// True if its program may do nothing but read.
+    /// True if its program may do nothing but read, whatever was granted.
     pub(crate) fn reads_alone(&self) -> bool {
-        matches!(self, Self::Program(tool) | Self::Server(tool) if tool.reads_alone())
+        matches!(self, Self::Program(ProgramTool::Document(_) | ProgramTool::Server(_)))
     }
 
-    /// True if the session adds to the result what it alone knows of itself.
-    pub(crate) fn diagnoses(&self) -> bool {
-        self.worker().is_some_and(Prepare::diagnoses)
+    /// Finding that its calls need first.
+    pub(crate) fn first(&self) -> First {
+        match self {
+            Self::Worker(tool) => tool.first,
+            Self::Program(ProgramTool::Tests(_)) => First::Runner,
+            Self::Program(_) | Self::Host(_) => First::Nothing,
+        }
     }
 
-    /// Text that has to be read before the call can be prepared.
-    pub(crate) fn read_first(&self, args: &Value) -> Option<ReadFirst> {
-        self.worker()?.read_first(args)
-    }
-
-    /// Credential that egress is to add to its requests and to no others, from the caller's environment.
-    pub(crate) fn credential(&self) -> Option<Credential> {
-        self.worker()?.credential()
+    /// Other calls as which its calls go on.
+    pub(crate) fn then(&self) -> Then {
+        match self {
+            Self::Worker(tool) => tool.then.clone(),
+            Self::Program(_) | Self::Host(_) => Then::Nothing,
+        }
     }
 
     /// Dialect of the SQL that it takes, if it queries databases.
-    pub(crate) fn dialect(&self) -> Option<Dialect> {
-        self.worker()?.dialect()
+    pub(super) fn dialect(&self) -> Option<Dialect> {
+        match self.first() {
+            First::Statement(dialect) => Some(dialect),
+            First::Nothing | First::Text(_) | First::Runner => None,
+        }
     }
 
-    /// True if it runs the tests of a workspace, by what the session finds there.
-    pub(crate) fn runs_tests(&self) -> bool {
-        matches!(self, Self::Program(tool) if tool.runs_tests())
+    /// Searches that it makes.
+    pub(super) fn searches(&self) -> Option<&Searches> {
+        match self {
+            Self::Worker(WorkerTool { then: Then::NextProvider(searches), .. }) => Some(searches),
+            Self::Worker(_) | Self::Program(_) | Self::Host(_) => None,
+        }
+    }
+
+    /// Credential that egress is to add to its requests and to no others.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        match self {
+            Self::Worker(tool) => tool.credential.clone(),
+            Self::Program(_) | Self::Host(_) => None,
+        }
     }
 
     pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         match self {
-            Self::Worker(tool) | Self::Program(tool) | Self::Shell(tool) | Self::Server(tool) => {
-                tool.prepare(args, context)
-            }
-            Self::Declared(tool) => tool.prepare(args, context),
-            Self::Delegate(Delegation::Csv) => {
+            Self::Worker(tool) => tool.prepare.prepare(args, context),
+            Self::Program(
+                ProgramTool::Plain(tool)
+                | ProgramTool::Tests(tool)
+                | ProgramTool::Interactive(tool)
+                | ProgramTool::Server(tool),
+            ) => tool.prepare(args, context),
+            Self::Program(ProgramTool::Document(tool)) => tool.prepare(args, context),
+            Self::Program(ProgramTool::Declared(tool)) => tool.prepare(args, context),
+            Self::Host(HostTool::Delegate(Delegation::Csv)) => {
                 let path = context.path_argument(args, "csv_path")?;
                 Ok(Prepared::new(CallNeeds { read: vec![path], ..CallNeeds::default() }, None, None))
             }
-            Self::Session(_) | Self::Background(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate(_) => {
-                Ok(Prepared::new(CallNeeds::default(), None, None))
+            Self::Host(_) => Ok(Prepared::new(CallNeeds::default(), None, None)),
+        }
+    }
+}
+
+impl WorkerTool {
+    /// A tool that needs nothing first, and goes on as no other.
+    pub(super) fn new(prepare: impl Prepare + 'static) -> Self {
+        Self { prepare: Arc::new(prepare), first: First::Nothing, then: Then::Nothing, credential: None }
+    }
+
+    pub(super) fn first(self, first: First) -> Self {
+        Self { first, ..self }
+    }
+
+    pub(super) fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+}
+
+impl First {
+    /// The text that a worker has to read, if the arguments have one.
+    pub(crate) fn text(self, args: &Value) -> Option<ReadFirst> {
+        match self {
+            Self::Nothing | Self::Runner => None,
+            Self::Text(text) => text(args),
+            Self::Statement(dialect) => {
+                let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
+                let sql = args["sql"].as_str().filter(|_| has_sql)?;
+                Some(ReadFirst { argument: "sql", reader: sql::NAME, args: json!({ "sql": sql, "dialect": dialect }) })
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The file tools. They run in the worker; their contracts say what their calls need.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
@@ -10,10 +9,10 @@ use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::tool::Subject;
-use callgate_tools::{CONTRACTS, Contract, Needs, Outside, note as note_tool, write as write_tool};
+use callgate_tools::{CONTRACTS, Contract, Needs, Outside, note as note_tool, read as read_tool, write as write_tool};
 use serde_json::Value;
 
-use super::executor::Executor;
+use super::executor::{Executor, Then, WorkerTool};
 use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
@@ -22,7 +21,10 @@ use super::{RegistryError, Tool};
 pub(super) fn tool(contract: &'static Contract) -> Result<Tool, RegistryError> {
     let bad = |reason: String| RegistryError::Requires { tool: contract.name.to_owned(), reason };
     let files = contract.files.ok_or_else(|| bad("its contract does not say which files".to_owned()))?;
-    let tool = file_tool(contract, OfFiles { name: contract.name, needs: files.needs })?;
+    let worker = WorkerTool::new(OfFiles { name: contract.name, needs: files.needs });
+    // A PDF is text as well, to some surfaces.
+    let worker = if contract.name == read_tool::CONTRACT.name { worker.then(Then::Pdf) } else { worker };
+    let tool = file_tool(contract, worker)?;
     let tool = if matches!(files.needs, Needs::Read | Needs::Search) { tool.side_by_side() } else { tool };
     let Some(Outside { subject, kin, memory, timeout }) = files.outside else { return Ok(tool) };
     let kin = kin.iter().map(|name| Kin::of_name(name).ok_or_else(|| bad(format!("`{name}` has no kin"))));
@@ -46,7 +48,7 @@ pub(super) fn create() -> Result<Tool, RegistryError> {
 
 /// `note` (S2-20): add to the workspace's notes.
 pub(super) fn note() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&note_tool::CONTRACT, Note)?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit]))
+    Ok(file_tool(&note_tool::CONTRACT, WorkerTool::new(Note))?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit]))
 }
 
 /// Requirement of a tool that may read any file of the workspace.
@@ -57,7 +59,7 @@ pub(super) fn reads_everything(tool: &str) -> Result<FsRequirement, RegistryErro
 }
 
 /// A tool that asks for the whole workspace, in the ways that its contract says.
-pub(super) fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'static) -> Result<Tool, RegistryError> {
+pub(super) fn file_tool(contract: &'static Contract, worker: WorkerTool) -> Result<Tool, RegistryError> {
     let everything = |capability: &str| -> Result<Vec<PathTemplate>, RegistryError> {
         let bad = |reason: String| RegistryError::Requires { tool: contract.name.to_owned(), reason };
         let wanted = contract.requires.contains(&capability).then(|| PathTemplate::parse("{workspace}/**"));
@@ -68,7 +70,7 @@ pub(super) fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'st
     let texts = (contract.description, contract.schema, contract.output);
     // The one that makes new files alone is the same tool to whoever calls it.
     let name = if contract.name == write_tool::CREATE { write_tool::CONTRACT.name } else { contract.name };
-    Ok(Tool::bundled(name, texts, Executor::Worker(Arc::new(prepare)))?.requires(requires))
+    Ok(Tool::bundled(name, texts, Executor::Worker(worker))?.requires(requires))
 }
 
 /// A tool whose argument `path` names its file or tree.

@@ -15,7 +15,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::declared::{Definition, line_of};
 use super::directory::{Directory, FILE_MAX, LAYER_MAX, digest, refuse_others};
-use super::executor::Executor;
 use super::{Origin, Registry, RegistryError, Tool};
 use crate::host;
 
@@ -272,7 +271,7 @@ impl Registry {
             self.left_out.extend(layer.left_out.iter().cloned());
             // What a broken definition was to replace does not stand in for it: it may be allowed more (F12).
             for name in layer.left_out.iter().filter_map(|left_out| left_out.name.as_deref()) {
-                self.tools.retain(|tool| tool.name != name || !tool.executor.is_declared());
+                self.tools.retain(|tool| tool.name != name || tool.executor.declared().is_none());
             }
             for (file, found) in &layer.found {
                 if let Err((disabled, why)) = self.take(found) {
@@ -288,7 +287,7 @@ impl Registry {
         let there = self.tools.iter().position(|tool| tool.name == found.name());
         if let Some(tool) = there.map(|at| &self.tools[at])
             && tool.origin != Origin::Bundled
-            && !tool.executor.is_declared()
+            && tool.executor.declared().is_none()
         {
             return Err((false, format!("the host has a tool of this name ({})", tool.origin)));
         }
@@ -319,11 +318,11 @@ impl Registry {
     pub(crate) fn leave_out(&mut self, reason: impl Fn(&mut Tool) -> Option<String>) {
         let mut left_out = Vec::new();
         self.tools.retain_mut(|tool| {
-            if !tool.executor.is_declared() {
+            if tool.executor.declared().is_none() {
                 return true;
             }
             let Some(why) = reason(tool) else { return true };
-            let Executor::Declared(declared) = &tool.executor else { return true };
+            let Some(declared) = tool.executor.declared() else { return true };
             let (name, origin, file) = (Some(tool.name.clone()), tool.origin.clone(), declared.file.clone());
             left_out.push(LeftOut { name, origin, file, disabled: false, why });
             false

@@ -1,7 +1,7 @@
 //! `lsp` (S0-25): which language server is asked about a file.
 //!
 //! A server runs what its project configures: plugins, environments, build scripts. It runs as a program of its own, which of all that was
-//! granted changes nothing and reaches nobody ([`Prepare::reads_alone`]); a worker that can only read talks to it.
+//! granted changes nothing and reaches nobody ([`ProgramTool::Server`]); a worker that can only read talks to it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use callgate_policy::unit::ByteSize;
 use callgate_tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_READY, SERVER};
 use serde_json::{Map, Value, json};
 
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool, files};
@@ -36,7 +36,7 @@ pub(super) fn lsp() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { fs: files::reads_everything(NAME)?, shell, ..RequirementSet::default() };
     let texts = (CONTRACT.description, CONTRACT.schema, CONTRACT.output);
-    let tool = Tool::bundled(NAME, texts, Executor::Server(Arc::new(Lsp)))?;
+    let tool = Tool::bundled(NAME, texts, Executor::Program(ProgramTool::Server(Arc::new(Lsp))))?;
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
     Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }
@@ -59,10 +59,6 @@ impl Prepare for Lsp {
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
         let prepared = Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout);
         Ok(Prepared { told, ..prepared })
-    }
-
-    fn reads_alone(&self) -> bool {
-        true
     }
 }
 

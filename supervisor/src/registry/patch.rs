@@ -8,23 +8,25 @@ use callgate_policy::tool::Subject;
 use callgate_tools::patch;
 use serde_json::{Value, json};
 
+use super::executor::{First, WorkerTool};
 use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
 use super::{RegistryError, Tool, files};
 
 pub(super) fn apply_patch() -> Result<Tool, RegistryError> {
     // What it copies is read in the copy, and the errors of a hunk that does not fit tell lines.
-    Ok(files::file_tool(&patch::CONTRACT, Patch)?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit, Kin::Read]))
+    let worker = WorkerTool::new(Patch).first(First::Text(patch_of));
+    Ok(files::file_tool(&patch::CONTRACT, worker)?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit, Kin::Read]))
+}
+
+fn patch_of(args: &Value) -> Option<ReadFirst> {
+    let args = json!({ "patch": args.get("patch")? });
+    Some(ReadFirst { argument: "patch", reader: patch::READER, args })
 }
 
 struct Patch;
 
 impl Prepare for Patch {
-    fn read_first(&self, args: &Value) -> Option<ReadFirst> {
-        let args = json!({ "patch": args.get("patch")? });
-        Some(ReadFirst { what: "read the names in the patch", tool: patch::READER, args })
-    }
-
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         if let (Some(Value::Array(changes)), None) = (args.get("changes"), args.get("patch")) {
             let paths = changes.iter().map(|change| context.path_argument(change, "path"));
@@ -37,7 +39,7 @@ impl Prepare for Patch {
             return Err(bad("give either `patch` or `changes`".to_owned()));
         }
         // What a worker says that has read a stranger's text is as hostile as the text.
-        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.names.clone()) else {
+        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.clone()) else {
             return Err(bad("its names could not be read".to_owned()));
         };
         let path = |name: &HostPath| normalize(context.root, name).map_err(|e| bad(e.to_string()));

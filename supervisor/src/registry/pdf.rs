@@ -1,7 +1,7 @@
 //! `read_pdf` (S2-2, X2-13): the text of a PDF, by `pdftotext` in the sandbox.
 //!
 //! A PDF is a stranger's, and what parses it is C++: it runs as a program of its own, which of all that was granted changes
-//! nothing and reaches nobody ([`Prepare::reads_alone`]). No supervisor and no worker parses one.
+//! nothing and reaches nobody ([`ProgramTool::Document`]). No supervisor and no worker parses one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use callgate_policy::unit::ByteSize;
 use callgate_tools::{HEAD, read::PDF};
 use serde_json::{Map, Value, json};
 
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::kin::Kin;
-use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
-use super::{RegistryError, Tool, files};
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadsDocument, started};
+use super::{RegistryError, Tool, Understood, files};
 
 /// The program.
 pub(crate) const PDFTOTEXT: &str = "pdftotext";
@@ -76,19 +76,19 @@ pub(crate) fn read_pdf() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd, args: None }];
     let requires = RequirementSet { fs: files::reads_everything("read_pdf")?, shell, ..RequirementSet::default() };
     let texts = (DESCRIPTION, SCHEMA, OUTPUT);
-    let tool = Tool::bundled("read_pdf", texts, Executor::Program(Arc::new(ReadPdf)))?;
+    let tool = Tool::bundled("read_pdf", texts, Executor::Program(ProgramTool::Document(Arc::new(ReadPdf))))?;
     let limits = Limits { memory: Some(MEMORY), output: Some(TEXT), ..Limits::default() };
     Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }
 
 /// The arguments of `read_pdf` for a call of `read` that was told to look for PDFs.
-pub(crate) fn instead_of_read(args: &Value, told: &Map<String, Value>) -> Option<Value> {
+pub(crate) fn instead_of_read(Understood { args, told, .. }: &Understood) -> Option<Understood> {
     told.get(PDF)?;
     let mut instead = json!({ "path": args["path"] });
     if let Some(pages) = told.get("pages") {
         instead["pages"] = pages.clone();
     }
-    Some(instead)
+    Some(Understood::of(instead))
 }
 
 /// True if a worker's result says that what it was to read is a PDF.
@@ -117,23 +117,21 @@ impl Prepare for ReadPdf {
         let work = Work::program(argv, context.shell_dir.clone());
         Ok(Prepared::new(needs, Some(work), Some(TIMEOUT)))
     }
+}
 
-    fn reads_alone(&self) -> bool {
-        true
+impl ReadsDocument for ReadPdf {
+    fn result_of(&self, argv: &[HostPath], ran: &Value) -> Result<Value, String> {
+        text(argv, ran)
     }
 
-    fn made_of(&self, argv: &[HostPath], ran: &Value) -> Option<Result<Value, String>> {
-        Some(text(argv, ran))
-    }
-
-    fn without_program(&self, argv: &[HostPath], reason: &str) -> Option<Value> {
+    fn without_program(&self, argv: &[HostPath], reason: &str) -> Value {
         let mut data = about(argv);
         data.insert("type".to_owned(), "binary_unavailable".into());
         data.insert("reason".to_owned(), reason.into());
         let hint =
             "install pdftotext (Debian: poppler-utils), and grant it: cmd = \"pdftotext\" in [[requires.shell.run]]";
         data.insert("hint".to_owned(), hint.into());
-        Some(data.into())
+        data.into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Needs and work of a call, from its arguments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::effective::EffectiveSet;
@@ -9,80 +10,48 @@ use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::{Secured, Work};
 use callgate_policy::profile::Profile;
-use callgate_policy::sql::{Dialect, Statement};
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use super::databases::Databases;
-use super::searches::Searches;
 
 /// How a tool turns validated arguments into work for the sandbox.
 pub(crate) trait Prepare: Send + Sync {
     /// Needs of the call, and the work that it runs.
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
+}
 
-    /// Text that a worker of the readers has to read before anything is known of the call, because a model wrote it.
-    fn read_first(&self, _args: &Value) -> Option<ReadFirst> {
-        None
-    }
-
-    /// True if it runs the tests of a workspace, by what the session finds there.
-    fn runs_tests(&self) -> bool {
-        false
-    }
-
-    /// Searches of a tool that searches: whom it asks, and how often.
-    fn searches(&self) -> Option<&Searches> {
-        None
-    }
-
-    /// True if its program parses what a stranger wrote, and needs only to read: then it may do nothing else.
-    fn reads_alone(&self) -> bool {
-        false
-    }
-
-    /// The result of a program with these arguments, where that is not a shell's. The error is for the model.
-    fn made_of(&self, _argv: &[HostPath], _ran: &Value) -> Option<Result<Value, String>> {
-        None
-    }
-
-    /// The result where there is no such program, or it may not start here; `None` if that is an error.
-    fn without_program(&self, _argv: &[HostPath], _reason: &str) -> Option<Value> {
-        None
-    }
-
-    /// True if the session adds to the result what it alone knows of itself.
-    fn diagnoses(&self) -> bool {
-        false
-    }
-
-    /// Credential that egress is to add to its requests and to no others, from the caller's environment.
-    fn credential(&self) -> Option<Credential> {
-        None
-    }
-
-    /// Dialect of the SQL that it takes, if it queries databases.
-    fn dialect(&self) -> Option<Dialect> {
-        None
+impl<P: Prepare + ?Sized> Prepare for Arc<P> {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        (**self).prepare(args, context)
     }
 }
 
-/// Findings of workers on a call's arguments before it is checked.
-#[derive(Debug, Default)]
-pub(crate) struct ReadBefore {
-    /// The names in a patch.
-    pub(crate) names: Value,
-    /// Effects of the statement.
-    pub(crate) statement: Option<Statement>,
+/// A program that reads a document for callgate.
+pub(crate) trait ReadsDocument: Prepare {
+    /// The result, of what a program with these arguments has printed. The error is for the model.
+    fn result_of(&self, argv: &[HostPath], ran: &Value) -> Result<Value, String>;
+
+    /// The result where there is no such program, or it may not start here.
+    fn without_program(&self, argv: &[HostPath], reason: &str) -> Value;
 }
 
 /// A text that is read in a worker which can open nothing.
 pub(crate) struct ReadFirst {
-    /// Act, for errors.
-    pub(crate) what: &'static str,
-    /// Who does it, among the worker's tools.
-    pub(crate) tool: &'static str,
+    /// Argument that holds it, for errors.
+    pub(crate) argument: &'static str,
+    /// Tool of the worker's that reads it.
+    pub(crate) reader: &'static str,
     pub(crate) args: Value,
+}
+
+/// Which time it is that a call is made, if it is made once more elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Attempt {
+    /// How many hosts were asked before.
+    pub(crate) number: usize,
+    /// Rest of the call's time, if it was bounded.
+    pub(crate) left: Option<Duration>,
 }
 
 /// Context that arguments are resolved against.
@@ -97,12 +66,9 @@ pub(crate) struct Context<'a> {
     pub(crate) session: &'a str,
     /// For which hosts there are credentials.
     pub(crate) credentials: &'a [Credential],
-    /// Findings of a worker on what was to be read first.
-    pub(crate) read: &'a ReadBefore,
-    /// How many hosts were asked before, in a call that goes on with another.
-    pub(crate) hop: usize,
-    /// Rest of a call's time, if it goes on.
-    pub(crate) left: Option<Duration>,
+    /// Finding of a worker on the text that was to be read first; null if there was none.
+    pub(crate) read: &'a Value,
+    pub(crate) attempt: Attempt,
     /// Databases that are configured.
     pub(crate) databases: &'a Databases,
     /// The session's.

@@ -13,7 +13,7 @@ use callgate_tools::web::fetch;
 use callgate_tools::{Contract, diagnostics, overview};
 use serde_json::Value;
 
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool, Then, WorkerTool};
 use super::files::file_tool;
 use super::kin::Kin;
 use super::prepare::{Argv, Context, InvalidArgument, Prepare, Prepared};
@@ -31,7 +31,9 @@ pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
         &diagnostics::CONTRACT,
     ];
     let look = |contract: &'static Contract| {
-        let tool = file_tool(contract, Look { tool: contract.name })?.subject(Subject::Search).side_by_side();
+        let worker = WorkerTool::new(Look { tool: contract.name });
+        let worker = if contract.name == diagnostics::NAME { worker.then(Then::Versions) } else { worker };
+        let tool = file_tool(contract, worker)?.subject(Subject::Search).side_by_side();
         // The others tell names and numbers of a whole tree, and no lines.
         Ok(if contract.name == "git_diff" { tool.kin(&[Kin::Read]) } else { tool })
     };
@@ -53,10 +55,6 @@ impl Prepare for Look {
         let work = Work::Tool { name: self.tool.to_owned(), paths: vec![path, most], limit: context.limit };
         Ok(Prepared::new(needs, Some(work), None))
     }
-
-    fn diagnoses(&self) -> bool {
-        self.tool == diagnostics::NAME
-    }
 }
 
 /// How long a program has to say its version.
@@ -68,7 +66,7 @@ pub(crate) fn versions() -> Vec<(&'static str, Tool)> {
     let all = plain.into_iter().map(|program| (program, "--version")).chain([("go", "version")]);
     all.map(|(program, word)| {
         let argv = Argv(Box::new(move |_| Ok(vec![program.to_owned(), word.to_owned()])));
-        let tool = Tool::new(diagnostics::NAME, Origin::Bundled, Executor::Program(Arc::new(argv)));
+        let tool = Tool::new(diagnostics::NAME, Origin::Bundled, Executor::Program(ProgramTool::Plain(Arc::new(argv))));
         (program, tool.subject(Subject::Execute).timeout(VERSION).kin(&[Kin::Bash]))
     })
     .collect()
@@ -126,7 +124,7 @@ fn repo_clone() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: git, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let texts = (CLONE, CLONE_SCHEMA, super::bash::OUTPUT);
-    Ok(Tool::bundled("repo_clone", texts, Executor::Program(Arc::new(Clone)))?
+    Ok(Tool::bundled("repo_clone", texts, Executor::Program(ProgramTool::Plain(Arc::new(Clone))))?
         .requires(requires)
         .timeout(Duration::from_secs(600))
         .kin(&[Kin::Bash]))

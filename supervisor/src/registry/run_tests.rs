@@ -13,7 +13,7 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::bash::OUTPUT;
-use super::executor::Executor;
+use super::executor::{Executor, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool};
@@ -67,7 +67,11 @@ const SCHEMA: &str = r#"{
 pub(super) fn run_tests() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
-    let tool = Tool::bundled("run_tests", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(RunTests)))?;
+    let tool = Tool::bundled(
+        "run_tests",
+        (DESCRIPTION, SCHEMA, OUTPUT),
+        Executor::Program(ProgramTool::Tests(Arc::new(RunTests))),
+    )?;
     Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT).kin(&[Kin::Bash]))
 }
 
@@ -81,10 +85,6 @@ impl Prepare for RunTests {
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
         Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
-    }
-
-    fn runs_tests(&self) -> bool {
-        true
     }
 }
 

@@ -15,7 +15,7 @@ use callgate_tools::web::fetch::{self, Place};
 use callgate_tools::web::rlm;
 use serde_json::{Map, Value};
 
-use super::executor::Executor;
+use super::executor::{Executor, WorkerTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::web::{credentials, needs};
 use super::{RegistryError, Tool};
@@ -79,6 +79,12 @@ impl Azure {
         InvalidArgument { name: name.to_owned(), reason: reason.into() }
     }
 
+    /// The token, for egress.
+    fn credential(&self) -> Option<Credential> {
+        let host = Host::parse(&self.place.host).ok()?;
+        Some(Credential::of_tool(azure::NAME, (&host, self.place.port), TOKEN))
+    }
+
     /// The project that a call is about.
     fn project_of<'a>(&'a self, args: &'a Value) -> Option<&'a str> {
         args["project"].as_str().or(self.project.as_deref())
@@ -130,18 +136,14 @@ impl Prepare for Azure {
             subject: (!operation.changes()).then_some(Subject::Fetch),
         })
     }
-
-    fn credential(&self) -> Option<Credential> {
-        let host = Host::parse(&self.place.host).ok()?;
-        Some(Credential::of_tool(azure::NAME, (&host, self.place.port), TOKEN))
-    }
 }
 
 /// `azure_devops` (S4-20). To whoever decides it changes things, unless a call says otherwise.
 pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
     let contract = &azure::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::clone(&azure) as Arc<dyn Prepare>))?;
+    let worker = WorkerTool { credential: azure.credential(), ..WorkerTool::new(Arc::clone(&azure)) };
+    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker))?;
     let all = tool.parameters.clone();
     let mut shown = all.clone();
     if azure.reads_only {
@@ -191,7 +193,8 @@ impl Prepare for Rlm {
 pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let contract = &rlm::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::clone(&rlm) as Arc<dyn Prepare>))?;
+    let executor = Executor::Worker(WorkerTool::new(Arc::clone(&rlm)));
+    let tool = Tool::bundled(contract.name, texts, executor)?;
     let mut parameters = tool.parameters.clone();
     parameters["properties"]["model"]["default"] = rlm.0.model.as_str().into();
     let tool = tool.parameters(parameters);

@@ -10,7 +10,7 @@ use callgate_policy::requirement::RequirementSet;
 use callgate_policy::tool::{Changes, Subject};
 use serde_json::Value;
 
-use super::executor::{Executor, Handler};
+use super::executor::{Executor, Handler, HostTool, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Argv, Prepare};
 use super::surface::{Face, Shape, Shown, Understood};
@@ -107,14 +107,14 @@ impl Tool {
     /// as what they are: a model's.
     #[must_use]
     pub fn host(name: impl Into<String>, handler: impl Handler + 'static) -> Self {
-        Self::new(name, Origin::User, Executor::Host(Arc::new(handler)))
+        Self::new(name, Origin::User, Executor::Host(HostTool::Handler(Arc::new(handler))))
     }
 
     /// A tool that another process answers, such as an MCP server. `handler` talks to it; the server should itself be confined
     /// ([`Session::spawn`](crate::Session::spawn)). Rules name the tool `mcp:SERVER:NAME`.
     #[must_use]
     pub fn remote(server: impl Into<String>, name: impl Into<String>, handler: impl Handler + 'static) -> Self {
-        Self::new(name, Origin::Mcp(server.into()), Executor::Remote(Arc::new(handler)))
+        Self::new(name, Origin::Mcp(server.into()), Executor::Host(HostTool::Handler(Arc::new(handler))))
     }
 
     /// A tool that runs a program in the sandbox. `argv` makes the program and its arguments from the validated arguments;
@@ -125,7 +125,10 @@ impl Tool {
         argv: impl Fn(&Value) -> Result<Vec<String>, String> + Send + Sync + 'static,
     ) -> Self {
         let prepare: Arc<dyn Prepare> = Arc::new(Argv(Box::new(argv)));
-        Self { subject: Subject::Execute, ..Self::new(name, Origin::User, Executor::Program(prepare)) }
+        Self {
+            subject: Subject::Execute,
+            ..Self::new(name, Origin::User, Executor::Program(ProgramTool::Plain(prepare)))
+        }
     }
 
     /// One of callgate's own, with its contract as text.
@@ -318,23 +321,15 @@ impl Tool {
     }
 
     fn as_declared(&self) -> Option<&Declared> {
-        match &self.executor {
-            Executor::Declared(declared) => Some(declared),
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Shell(_)
-            | Executor::Server(_)
-            | Executor::Session(_)
-            | Executor::Background(_)
-            | Executor::Host(_)
-            | Executor::Remote(_)
-            | Executor::Delegate(_) => None,
-        }
+        self.executor.declared().map(|declared| &**declared)
     }
 
     /// Input that a call's program is given to read at its start, or that is typed to it.
     pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
-        let takes_input = matches!(self.executor, Executor::Shell(_) | Executor::Background(_));
+        let takes_input = matches!(
+            self.executor,
+            Executor::Program(ProgramTool::Interactive(_)) | Executor::Host(HostTool::Background(_))
+        );
         super::prepare::input(args).filter(|input| takes_input && !input.is_empty())
     }
 

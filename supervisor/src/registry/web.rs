@@ -7,15 +7,14 @@ use callgate_policy::manifest::{Credential, Over};
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{Secured, Work};
-use callgate_policy::tool::Subject;
 use callgate_tools::web::fetch::{self, Place};
 use callgate_tools::web::search;
 use serde_json::{Map, Value, json};
 
-use super::executor::Executor;
-use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
+use super::executor::{Executor, Then, WorkerTool};
+use super::prepare::{Attempt, Context, InvalidArgument, Prepare, Prepared};
 use super::searches::Searches;
-use super::{RegistryError, Tool};
+use super::{RegistryError, Tool, Understood};
 
 /// Time that a worker has beyond that of a hop, to read what came.
 const READING: Duration = Duration::from_secs(15);
@@ -24,14 +23,16 @@ const READING: Duration = Duration::from_secs(15);
 pub(super) fn web_fetch() -> Result<Tool, RegistryError> {
     let contract = &fetch::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(Arc::new(Fetch)))?.side_by_side())
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(WorkerTool::new(Fetch).then(Then::Redirect)))?
+        .side_by_side())
 }
 
 /// `web_search` (S0-19), of whom a manifest names. It requires no host either.
 pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError> {
     let contract = &search::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(searches))?.side_by_side())
+    let worker = WorkerTool::new(Search(Arc::clone(&searches))).then(Then::NextProvider(searches));
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker))?.side_by_side())
 }
 
 /// Message about `web_search` where nobody can be asked.
@@ -76,11 +77,14 @@ pub(super) fn credentials(tool: &str, place: &Place, context: &Context<'_>) -> V
     context.credentials.iter().filter(goes_along).cloned().collect()
 }
 
-impl Prepare for Searches {
+struct Search(Arc<Searches>);
+
+impl Prepare for Search {
     fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let Attempt { number, left } = context.attempt;
         let bad = |reason: String| InvalidArgument { name: search::PROVIDER.to_owned(), reason };
         let provider =
-            self.provider(context.session, context.hop).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
+            self.0.provider(context.session, number).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
         let place = fetch::place(&provider.url).map_err(bad)?;
         let credentials = credentials(search::NAME, &place, context);
         let secured = place.tls && !credentials.is_empty();
@@ -88,8 +92,8 @@ impl Prepare for Searches {
         let needs = needs(place);
         let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
-        let others = u32::try_from(self.providers().saturating_sub(context.hop)).unwrap_or(1).max(1);
-        let share = context.left.unwrap_or(self.search.timeout) / others;
+        let others = u32::try_from(self.0.providers().saturating_sub(number)).unwrap_or(1).max(1);
+        let share = left.unwrap_or(self.0.timeout()) / others;
         let millis = u64::try_from(share.as_millis()).unwrap_or(u64::MAX).max(1);
         let told = [
             (search::PROVIDER, provider.kind.name().into()),
@@ -107,10 +111,6 @@ impl Prepare for Searches {
             told,
             subject: None,
         })
-    }
-
-    fn searches(&self) -> Option<&Searches> {
-        Some(self)
     }
 }
 
@@ -135,20 +135,16 @@ impl Hop {
     pub(crate) const MOST: u64 = fetch::REDIRECTS;
 
     /// If that is all that the result of a worker that fetches says.
-    pub(crate) fn of(tool: &Tool, data: &Value) -> Option<Self> {
-        let fetches = tool.subject == Subject::Fetch && matches!(tool.executor, Executor::Worker(_));
-        let data = data.as_object().filter(|data| fetches && data.len() == 2)?;
+    pub(crate) fn of(data: &Value) -> Option<Self> {
+        let data = data.as_object().filter(|data| data.len() == 2)?;
         Some(Self { url: data.get(fetch::REDIRECT)?.clone(), left: data.get(fetch::LEFT)?.clone() })
     }
 
-    /// The call that goes on there.
-    pub(crate) fn next(&self, mut args: Value) -> Value {
-        args["url"] = self.url.clone();
-        args
-    }
-
-    /// Tells its worker what it has to know besides.
-    pub(crate) fn tell(&self, told: &mut Map<String, Value>) {
-        told.insert(fetch::LEFT.to_owned(), self.left.clone());
+    /// The call that goes on there. Its worker is told how many hops are left.
+    pub(crate) fn next(self, before: &Understood) -> Understood {
+        let mut next = before.clone();
+        next.args["url"] = self.url;
+        next.told.insert(fetch::LEFT.to_owned(), self.left);
+        next
     }
 }

@@ -19,7 +19,7 @@ use crate::place::Changeable;
 use crate::registry::Hosted;
 use crate::registry::hosted::skill;
 use crate::registry::{
-    Azure, Databases, Executor, Layer, Lifecycle, Registry, RegistryError, Rlm, Searches, Tool, of_surface,
+    Azure, Databases, Executor, HostTool, Layer, Lifecycle, Registry, RegistryError, Rlm, Searches, Tool, of_surface,
 };
 use crate::store;
 use crate::trust::Project;
@@ -160,14 +160,14 @@ impl Sources {
             Err(error) => return Some(error.to_string()),
         };
         let part = narrow(&declared, &self.bounds);
-        if let Executor::Declared(declared) = &tool.executor
+        if let Some(declared) = tool.executor.declared()
             && let Some(file) = declared.files().find(|file| !part.allows_read(file))
         {
             return Some(format!(
                 "a ceiling leaves {file} out, which belongs to it; grant that in `read` of [ceiling.fs]"
             ));
         }
-        if let Executor::Declared(declared) = &tool.executor
+        if let Some(declared) = tool.executor.declared()
             && let Some(variable) = declared.env.iter().find(|name| self.secret.contains(name))
         {
             return Some(format!(
@@ -182,12 +182,12 @@ impl Sources {
 
 /// True if the session itself answers for skills.
 pub(super) fn has_skills(registry: &Registry) -> bool {
-    registry.tools().any(|tool| matches!(tool.executor, Executor::Session(Hosted::Skill)))
+    registry.tools().any(|tool| matches!(tool.executor, Executor::Host(HostTool::Session(Hosted::Skill))))
 }
 
 /// Reason why a tool has no place for its state. The place is made when the tool is loaded (S1-20), and stays.
 fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
-    let Executor::Declared(declared) = &tool.executor else { return None };
+    let declared = tool.executor.declared()?;
     let root = variables.workspace().first().filter(|_| declared.has_state)?;
     store::slot(&tool.name, &tool.origin, root).err().map(|error| with_causes(&error))
 }
@@ -198,7 +198,7 @@ pub(super) fn keep_what_is_their_own(
     effective: &EffectiveSet,
     (variables, changeable): (&Variables, &Changeable),
 ) {
-    if !registry.tools().any(|tool| matches!(tool.executor, Executor::Declared(_))) {
+    if !registry.tools().any(|tool| tool.executor.declared().is_some()) {
         return;
     }
     let search = Search::of_tools(effective, changeable);

@@ -17,7 +17,7 @@ use callgate_worker::way::{self, Way};
 
 use crate::host;
 use crate::place;
-use crate::registry::{Executor, Tool};
+use crate::registry::{Executor, ProgramTool, Tool};
 
 /// Finds a tool's program, if it is named by its name, and has that started and nothing that takes its place later; and looks where
 /// the other names lead that it requires. What calls may write must not be among them.
@@ -31,7 +31,7 @@ pub(super) fn settle(
         ProgramPattern::OneBelow { path, .. } => Some(path),
         ProgramPattern::Any | ProgramPattern::Below(_) => None,
     });
-    let Executor::Declared(declared) = &mut tool.executor else { return Ok(()) };
+    let Executor::Program(ProgramTool::Declared(declared)) = &mut tool.executor else { return Ok(()) };
     let writes = Writes::of(effective)?;
     for program in required {
         let found = if program.as_path().is_absolute() {
@@ -86,7 +86,7 @@ fn find(name: &HostPath, writes: &Writes<'_>, path: &[HostPath]) -> Result<Optio
 
 /// File of a tool's that a session may write, with these rights: then it is not what its author wrote.
 pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String> {
-    let Executor::Declared(declared) = &tool.executor else { return None };
+    let declared = tool.executor.declared()?;
     let writes = match Writes::of(effective) {
         Ok(writes) => writes,
         Err(why) => return Some(why),

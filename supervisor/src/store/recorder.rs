@@ -366,8 +366,11 @@ impl Recording {
         stored.write("record the call", |connection| connection.execute(sql, [number]).map(drop)).await
     }
 
-    /// It is about to run. With an error it must not.
+    /// It is about to run, or one more step of it is. With an error it must not.
     pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
+        if self.started.is_some() {
+            return Ok(());
+        }
         let Some(recorder) = self.recorder.clone() else { return Ok(()) };
         let Some(stored) = &recorder.stored else {
             self.started = Some(self.tell(EventKind::Started, None));

@@ -14,7 +14,7 @@ use super::field::Field;
 use super::report::{CallReport, Stopped};
 use super::subject::{self, Made};
 use crate::gate::ApprovedPlan;
-use crate::registry::{Context, Databases, ReadBefore};
+use crate::registry::{Attempt, Context, Databases};
 use crate::session::Session;
 
 /// A call that ends a worker which does not answer.
@@ -137,13 +137,12 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         limit,
         session: "",
         credentials: &[],
-        hop: 0,
-        left: None,
+        attempt: Attempt::default(),
         databases: &databases,
         profile: &profile,
         effective: session.effective(),
         servers: &std::collections::BTreeMap::new(),
-        read: &ReadBefore::default(),
+        read: &Value::Null,
     };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;

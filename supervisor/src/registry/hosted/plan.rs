@@ -2,7 +2,7 @@
 
 use super::super::{RegistryError, Tool};
 use crate::registry::acts::Hosted;
-use crate::registry::executor::Executor;
+use crate::registry::executor::{Executor, HostTool};
 
 const DESCRIPTION: &str = "Keeps this session's plan: its steps, in order, and how far each of them is. The plan that is given \
 replaces the one before as a whole, and at most one step may be `in_progress`. Returns the plan as it is then.";
@@ -50,5 +50,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(in crate::registry) fn update_plan() -> Result<Tool, RegistryError> {
-    Tool::bundled("update_plan", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Plan))
+    Tool::bundled("update_plan", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Plan)))
 }

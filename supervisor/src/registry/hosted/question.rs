@@ -2,7 +2,7 @@
 
 use super::super::{RegistryError, Tool};
 use crate::registry::acts::Hosted;
-use crate::registry::executor::Executor;
+use crate::registry::executor::{Executor, HostTool};
 
 const DESCRIPTION: &str = "Asks the person for whom you work one or more questions, and waits for the answers. Ask what only they \
 can know or decide, and offer `options` where you can; they may answer in other words. Returns `answers`: for each question, in \
@@ -57,5 +57,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn question() -> Result<Tool, RegistryError> {
-    Tool::bundled("question", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Question))
+    Tool::bundled("question", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Question)))
 }

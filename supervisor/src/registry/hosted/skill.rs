@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 use super::super::directory::refuse_others;
-use super::super::executor::Executor;
+use super::super::executor::{Executor, HostTool};
 use super::super::{Origin, RegistryError, Tool};
 use crate::home::Homes;
 use crate::host;
@@ -64,7 +64,8 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn skill() -> Result<Tool, RegistryError> {
-    Ok(Tool::bundled("skill", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Skill))?.side_by_side())
+    Ok(Tool::bundled("skill", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Skill)))?
+        .side_by_side())
 }
 
 /// A skill, as it describes itself.

@@ -2,7 +2,7 @@
 
 use super::super::{RegistryError, Tool};
 use crate::registry::acts::Hosted;
-use crate::registry::executor::Executor;
+use crate::registry::executor::{Executor, HostTool};
 
 const DESCRIPTION: &str = "Keeps this session's list of what is to be done. The list that is given replaces the one before as a \
 whole, and at most one item may be `in_progress`. Without `todos` nothing changes. Returns the list as it is then; it stays with \
@@ -48,5 +48,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn todo() -> Result<Tool, RegistryError> {
-    Tool::bundled("todo", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::Todo))
+    Tool::bundled("todo", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Todo)))
 }

@@ -2,7 +2,7 @@
 
 use super::super::{RegistryError, Tool};
 use crate::registry::acts::Hosted;
-use crate::registry::executor::Executor;
+use crate::registry::executor::{Executor, HostTool};
 
 /// Most tools of one answer (C-11).
 pub(crate) const MOST: usize = 10;
@@ -56,5 +56,6 @@ pub(crate) const NAME: &str = "tool_search";
 pub(crate) const UNLIMITED: &str = "unlimited";
 
 pub(super) fn tool_search() -> Result<Tool, RegistryError> {
-    Ok(Tool::bundled(NAME, (DESCRIPTION, SCHEMA, OUTPUT), Executor::Session(Hosted::ToolSearch))?.side_by_side())
+    Ok(Tool::bundled(NAME, (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::ToolSearch)))?
+        .side_by_side())
 }

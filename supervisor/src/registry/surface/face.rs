@@ -239,7 +239,7 @@ fn whole(number: f64) -> u64 {
 }
 
 /// Result of reading a call's arguments.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Understood {
     /// The tool's own.
     pub(crate) args: Value,

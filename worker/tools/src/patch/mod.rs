@@ -179,17 +179,13 @@ fn host_path(name: &[u8]) -> HostPath {
     HostPath::from(std::path::PathBuf::from(std::ffi::OsStr::from_bytes(name)))
 }
 
-/// Says which files `args["patch"]` names: [`Names`], or `why` it is no patch.
+/// Says which files `args["patch"]` names: [`Names`].
 ///
 /// # Errors
-/// An argument that is not text.
+/// An argument that is not text, or a text that is no patch.
 pub fn read_names(args: &Value) -> Result<Output, ToolError> {
     let text = complete(required_text(args, "patch")?);
-    let data = match parsed(&text) {
-        Ok(files) => json!({ "names": Names::of(&files) }),
-        Err(error) => json!({ "why": ToolError::from(error).text() }),
-    };
-    Ok(Output::of(data, false))
+    Ok(Output::of(json!(Names::of(&parsed(&text)?)), false))
 }
 
 /// A text whose last line was not ended: whoever writes JSON easily forgets that.

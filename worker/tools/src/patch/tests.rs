@@ -12,12 +12,7 @@ use crate::Links;
 
 /// As the supervisor does it: the names are read, become paths, and the patch is applied to those.
 fn patch_with(root: &Path, mut args: Value, links: Links) -> Result<Value, ToolError> {
-    let read = read_names(&args)?.data;
-    let names: Names = match serde_json::from_value(read["names"].clone()) {
-        Ok(names) => names,
-        // The same as an error.
-        Err(_) => return run(&args, &Context::new("/".into(), 10)).map(|output| output.data),
-    };
+    let names: Names = serde_json::from_value(read_names(&args)?.data).expect("names");
     let names: Vec<HostPath> = names.all().cloned().collect();
     let paths: Vec<HostPath> = names.iter().map(|name| HostPath::from(root.join(name.as_path()))).collect();
     args[CHECKED] = serde_json::to_value(&names).expect("names");
@@ -377,12 +372,11 @@ fn names_are_read_before_anything_else() {
         diff --git \"a/\\377\" \"b/\\377\"\n--- \"a/\\377\"\n+++ \"b/\\377\"\n@@ -1 +1 @@\n-1\n+2\n";
     let data = read_names(&json!({ "patch": text })).expect("read").data;
     assert_eq!(
-        data["names"],
+        data,
         json!({ "read": ["f"], "change": ["h", { "b64": "/w==" }], "write": ["g", "i"], "is_more_than_an_edit": true })
     );
     let edit = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n";
-    let more =
-        |text: &str| read_names(&json!({ "patch": text })).expect("read").data["names"]["is_more_than_an_edit"].clone();
+    let more = |text: &str| read_names(&json!({ "patch": text })).expect("read").data["is_more_than_an_edit"].clone();
     assert_eq!(more(edit), false);
     assert_eq!(more(&format!("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n{edit}")), true);
     assert_eq!(more("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"), true);
@@ -390,8 +384,8 @@ fn names_are_read_before_anything_else() {
     let copy = |mode: &str| more(&format!("diff --git a/f b/g\n{mode}similarity index 100%\ncopy from f\ncopy to g\n"));
     assert_eq!(copy(""), true);
     assert_eq!(copy("old mode 100755\nnew mode 100644\n"), false);
-    let data = read_names(&json!({ "patch": "nothing" })).expect("read").data;
-    assert!(data["why"].as_str().is_some_and(|why| why.starts_with("line 1 of the patch")), "{data}");
+    let told = read_names(&json!({ "patch": "nothing" })).expect_err("no patch").to_string();
+    assert!(told.starts_with("line 1 of the patch"), "{told}");
 }
 
 const IN_CHILD: &str = "CALLGATE_TEST_PATCH";

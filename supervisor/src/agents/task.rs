@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
 use crate::registry::acts::Delegation;
-use crate::registry::executor::Executor;
+use crate::registry::executor::{Executor, HostTool};
 use crate::registry::{RegistryError, Tool};
 
 /// How long a subagent may take.
@@ -48,7 +48,7 @@ pub(in crate::registry) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool
          them. There are:{listed}"
     );
     let key = key(agents);
-    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Delegate(Delegation::Task))?;
+    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Host(HostTool::Delegate(Delegation::Task)))?;
     // What subagents change, they change in their own sessions, each one thing at a time.
     Ok(tool.description(description).side_by_side().timeout(TIMEOUT).approval_key(key))
 }

@@ -5,7 +5,7 @@
 use callgate_policy::tool::Subject;
 
 use super::super::acts::Act;
-use super::super::executor::Executor;
+use super::super::executor::{Executor, HostTool};
 use super::super::kin::Kin;
 use super::super::{RegistryError, Tool};
 
@@ -126,7 +126,7 @@ const TASKS: &str = r#"{
 /// All of them. What reads, or ends what the session itself has started, changes nothing outside it. Typing has a program do
 /// something that nobody may have seen when it was started: an editor on a terminal runs any command. So it is asked about.
 pub(in crate::registry) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    let background = |act, name, contract| Tool::bundled(name, contract, Executor::Background(act));
+    let background = |act, name, contract| Tool::bundled(name, contract, Executor::Host(HostTool::Background(act)));
     Ok(vec![
         background(Act::Wait, "exec_shell_wait", (WAIT, WAIT_SCHEMA, DELTA))?
             .subject(Subject::Think)
