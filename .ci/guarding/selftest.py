@@ -97,6 +97,23 @@ CASES = [
         [rf"{LIST}:7: .*\n +write `store\.rs -> session/mod\.rs: Session`"],
     ),
     Case(
+        "a file below its folder",
+        {
+            "supervisor/src/gate/mod.rs": "//! The gate.\npub mod data;\npub struct Gate;\n",
+            "supervisor/src/gate/data.rs": "//! Data.\nuse crate::store::Store;\npub struct Data(Store);\n",
+            LIST: "[order]\ntop down:\n    lib session\n    gate store gate/data\n",
+        },
+        [r"supervisor/src/gate/data\.rs:2: `Store` of store\.rs is above: in \[order\], `store` may use `gate/data`"],
+    ),
+    Case(
+        "a file above its folder",
+        {
+            "supervisor/src/gate/mod.rs": "//! The gate.\npub mod calls;\npub struct Gate;\n",
+            "supervisor/src/gate/calls.rs": "//! Calls.\nuse crate::session::Session;\npub struct Calls(Session);\n",
+            LIST: "[order]\ntop down:\n    lib gate/calls session\n    gate store\n",
+        },
+    ),
+    Case(
         "a folder without a place",
         {"supervisor/src/new.rs": "//! New.\n"},
         [r"supervisor/src/new\.rs:1: `new` has no place in \[order\]\n +write it in"],

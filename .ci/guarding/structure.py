@@ -4,8 +4,8 @@ from .listed import LIST, Fault, Found, Judgement, compare
 from .uses import circles
 
 SUPERVISOR = "supervisor/src/"
-# The folders that may add methods to `Session`.
-ROOMS = ("session/", "call/")
+# The folders that may add methods to `Session`: its own, and those of the calls.
+ROOMS = ("session/", "call/", "agents/", "background/")
 
 
 # Circles.
@@ -59,7 +59,8 @@ def circle_fault(tree, circle, allowed):
 
 
 def judge_order(tree, entries, order):
-    """Folders of `supervisor/src` use only what stands below them in `[order]`. An entry: `FILE -> FILE: NAME, NAME`."""
+    """Folders of `supervisor/src` use only what stands below them in `[order]`. A file that stands there has a place of its own.
+    An entry: `FILE -> FILE: NAME, NAME`."""
     judgement, rank = Judgement(), {}
     for entry in order:
         for name in entry.text.split():
@@ -67,7 +68,7 @@ def judge_order(tree, entries, order):
     folders = {}
     for path in tree.uses.sources:
         if path.startswith(SUPERVISOR):
-            folders.setdefault(folder_of(path), path)
+            folders.setdefault(place_of(path, rank), path)
     for folder in sorted(folders.keys() - rank.keys()):
         message = f"`{folder}` has no place in [order]"
         judgement.faults.append(Fault(folders[folder], 1, message, f"write it in {LIST}, above all that it may use"))
@@ -87,15 +88,18 @@ def judge_order(tree, entries, order):
             judgement.smaller[entry] = [f"{files}: {', '.join(rest)}"] if rest else []
     for (user, used, name), line in upward.items():
         if (user, used, name) not in listed:
-            message = f"`{name}` of {used} is above: in [order], `{folder_of(SUPERVISOR + used)}` may use `{folder_of(SUPERVISOR + user)}`, not the other way round"
+            message = f"`{name}` of {used} is above: in [order], `{place_of(SUPERVISOR + used, rank)}` may use `{place_of(SUPERVISOR + user, rank)}`, not the other way round"
             remedy = f"move what it needs down, or let the caller hand it over ({LIST}: `{user} -> {used}: {name}`)"
             judgement.faults.append(Fault(SUPERVISOR + user, line, message, remedy))
     return judgement
 
 
-def folder_of(path):
-    """The folder, or the single file, right below `supervisor/src`."""
-    return path.removeprefix(SUPERVISOR).split("/")[0].removesuffix(".rs")
+def place_of(path, rank):
+    """The file or the folder that has a place in the order, or else the folder, or the single file, right below `supervisor/src`."""
+    name = path.removeprefix(SUPERVISOR).removesuffix(".rs")
+    while name not in rank and "/" in name:
+        name = name.rpartition("/")[0]
+    return name
 
 
 def upward_uses(tree, rank):
@@ -104,7 +108,7 @@ def upward_uses(tree, rank):
         for used, names in sorted(edges.items()):
             if not (user.startswith(SUPERVISOR) and used.startswith(SUPERVISOR)):
                 continue
-            above, below = rank.get(folder_of(used)), rank.get(folder_of(user))
+            above, below = rank.get(place_of(used, rank)), rank.get(place_of(user, rank))
             if above is not None and below is not None and above < below:
                 for name, line in sorted(names.items()):
                     yield (user.removeprefix(SUPERVISOR), used.removeprefix(SUPERVISOR), name), line

@@ -22,6 +22,8 @@
 extern crate self as callgate;
 
 mod aborts;
+mod agents;
+mod background;
 mod bounds;
 mod call;
 mod causes;
@@ -41,6 +43,7 @@ mod origin;
 mod owner;
 mod place;
 mod registry;
+mod run;
 #[cfg(test)]
 mod seeds;
 mod session;

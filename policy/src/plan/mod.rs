@@ -486,6 +486,15 @@ impl Work {
     pub fn program(argv: Vec<HostPath>, working_dir: HostPath) -> Self {
         Self::Program { argv, working_dir, env: Vec::new() }
     }
+
+    /// The program and its arguments; none for a tool.
+    #[must_use]
+    pub fn argv(&self) -> &[HostPath] {
+        match self {
+            Self::Program { argv, .. } => argv,
+            Self::Tool { .. } => &[],
+        }
+    }
 }
 
 /// The file system rules of one call.

@@ -14,17 +14,18 @@ use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::delegate::Beginning;
-use super::envelope::Done;
-use super::error::error_text;
+use super::kept::{AgentStatus, Kept, Swarm};
+use super::life::Beginning;
+use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX};
+use crate::call::envelope::Done;
+use crate::call::error::error_text;
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::id::new_id;
-use crate::registry::hosted::agents::{INBOX, REPORT};
 use crate::registry::{AgentsAct, Delegation};
 use crate::registry::{Tool, time};
-use crate::session::{AgentStatus, Kept, Places, Queue, Session, Swarm};
+use crate::session::{Places, Queue, Session};
 use crate::trace::{self, Traceparent};
 use crate::turn::{Concurrency, Turns};
 
@@ -53,7 +54,7 @@ struct Waiting {
 
 impl Session {
     /// The manifest's agent that a call is about.
-    pub(super) fn agent_of(&self, how: Delegation, args: &Value) -> Result<String, CallError> {
+    pub(crate) fn agent_of(&self, how: Delegation, args: &Value) -> Result<String, CallError> {
         if how == Delegation::Task {
             return Ok(args["subagent_type"].as_str().unwrap_or_default().to_owned());
         }
@@ -83,7 +84,7 @@ impl Session {
     }
 
     /// Has subagents work in the background. None is waited for.
-    pub(super) async fn start_agents(
+    pub(crate) async fn start_agents(
         &self,
         tool: &Tool,
         how: Delegation,
@@ -285,7 +286,7 @@ impl Session {
     }
 
     /// Answers a call about agents. Nobody waits for one that waits itself.
-    pub(super) async fn about_agents(&self, tool: &Tool, act: AgentsAct, args: &Value) -> Result<Done, CallError> {
+    pub(crate) async fn about_agents(&self, tool: &Tool, act: AgentsAct, args: &Value) -> Result<Done, CallError> {
         match act {
             AgentsAct::Result => {
                 let kept = self.kept_agent(args)?;

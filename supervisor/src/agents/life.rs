@@ -6,47 +6,34 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::envelope::{Changes, Metadata, ResultEnvelope};
+use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::manifest::Agent;
 use callgate_policy::need::ShellNeed;
 use callgate_policy::path::HostPath;
 use callgate_policy::remarks::remarks;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::envelope::Done;
-use super::error::error_text;
-use super::spawn::OfAgent;
+use super::kept::{AgentStatus, Kept};
+use super::program::{Answered, run_program};
+use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
+use crate::call::envelope::Done;
+use crate::call::error::error_text;
 use crate::causes::with_causes;
-use crate::confine::{Endpoint, Stdio};
 use crate::error::CallError;
 use crate::gate::Known;
-use crate::registry::hosted::agents::{INBOX, REPORT};
 use crate::registry::{TASKS, Tool, started};
-use crate::session::{
-    AgentRunner, AgentService, AgentStatus, AgentTask, InFlight, Kept, Opening, Reared, Served, Session,
-};
+use crate::session::{AgentRunner, AgentService, AgentTask, InFlight, Opening, Reared, Session};
 use crate::store::{Recorder, Recording};
 use crate::trace::{self, Traceparent};
 use crate::turn::Turn;
 
 /// The completion of a subagent that ran in the background, in the record of its parent.
 const COMPLETION: &str = "task-completion";
-/// Most bytes of an answer.
-const ANSWER_MAX: u64 = 4 * 1024 * 1024;
-/// Most bytes of what a program says on standard error when it fails.
-const COMPLAINT_MAX: usize = 4 * 1024;
 /// The line that tells an agent who has started it (X0-30).
 const CALLER: &str = "Another agent has started you, and reads your answer.";
-
-/// Answer of a subagent or what went wrong, in words; and what is known of its program however it ended.
-struct Answered {
-    output: Result<String, String>,
-    changes: Option<Changes>,
-}
 
 /// Whoever runs the agent, until it has its answer or what went wrong, in words.
 type Work = Pin<Box<dyn Future<Output = Result<Answered, String>> + Send>>;
@@ -194,7 +181,7 @@ struct Life {
 
 impl Session {
     /// Rights in force for an agent, and the program that runs it, if one does.
-    pub(super) fn part_for_agent(&self, name: &str) -> Result<(EffectiveSet, Option<ShellNeed>), CallError> {
+    pub(crate) fn part_for_agent(&self, name: &str) -> Result<(EffectiveSet, Option<ShellNeed>), CallError> {
         let agent = self.subagent(name)?;
         let own = self.part_of_agent(name).ok_or_else(|| self.no_subagent(name))?;
         let own = own.map_err(|error| not_started(name, &with_causes(&error)))?;
@@ -203,7 +190,7 @@ impl Session {
     }
 
     /// Starts a subagent for each task that a surface has found in the call, side by side (S3-4), or the one that the call names.
-    pub(super) async fn delegate_all(
+    pub(crate) async fn delegate_all(
         &self,
         tool: &Tool,
         (args, told, most): (&Value, &Map<String, Value>, &EffectiveSet),
@@ -221,7 +208,7 @@ impl Session {
                 Err(error) => json!({ "error": error_text(&error) }),
             }
         });
-        let results = super::batch::all(each).await;
+        let results = crate::call::batch::all(each).await;
         self.cut(tool, json!({ "results": results }))
     }
 
@@ -269,7 +256,7 @@ impl Session {
             let id = told.await.map_err(broke)??;
             return Ok(Done::of(json!({ "session_id": id })));
         }
-        let timeout = tool.timeout.unwrap_or(super::TIMEOUT);
+        let timeout = tool.timeout.unwrap_or(crate::call::TIMEOUT);
         let Ok(lived) = tokio::time::timeout(timeout, &mut lives).await else {
             drop(guard);
             drop(lives.await);
@@ -369,12 +356,12 @@ impl Session {
         Ok((place, of_family))
     }
 
-    pub(super) fn subagent(&self, name: &str) -> Result<&Agent, CallError> {
+    pub(crate) fn subagent(&self, name: &str) -> Result<&Agent, CallError> {
         let agent = self.manifest.as_ref().and_then(|manifest| manifest.agents.get(name));
         agent.filter(|agent| agent.mode.is_subagent()).ok_or_else(|| self.no_subagent(name))
     }
 
-    pub(super) fn no_subagent(&self, name: &str) -> CallError {
+    pub(crate) fn no_subagent(&self, name: &str) -> CallError {
         let agents = self.manifest.iter().flat_map(|manifest| &manifest.agents);
         let known: Vec<&str> =
             agents.filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name.as_str()).collect();
@@ -550,104 +537,4 @@ async fn complete(completion: Recording, session: &str, outcome: Result<Answered
             completion.end(&mut ResultEnvelope::error(error_text(&error), metadata)).await;
         }
     }
-}
-
-/// Result of `work`. Until then, `other` is done as well.
-async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
-    let other = async {
-        other.await;
-        std::future::pending().await
-    };
-    tokio::select! {
-        biased;
-        done = work => done,
-        never = other => never,
-    }
-}
-
-/// Runs a program as the agent: the prompt on its standard input, its answer on standard output.
-async fn run_program(
-    child: Arc<Session>,
-    argv: Vec<String>,
-    prompt: String,
-    service: Option<Arc<AgentService>>,
-) -> Result<Answered, String> {
-    if let Some(ShellNeed::Program { argv }) =
-        argv.first().map(|program| started(&[program.as_str().into()], &child.root()))
-        && let Some(why) = argv.first().and_then(|program| child.chosen_by_calls(program))
-    {
-        return Err(format!("{why}; a runner is a program that no call can change"));
-    }
-    let failed = |what: &str, error: &dyn std::error::Error| format!("{}: {what}: {}", argv[0], with_causes(error));
-    let (stdio, pipes) = Stdio::piped().map_err(|error| failed("make its pipes", &error))?;
-    let begun = std::time::Instant::now();
-    // It is a part of the child, and ends with it.
-    let turn = child.family.agents_program.take(crate::turn::Concurrency::SideBySide).await;
-    let (mut served, endpoint) = match service {
-        Some(service) => {
-            let (ours, brokers) = Endpoint::pair().map_err(|error| failed("make its endpoint", &error))?;
-            (Some(Served::new(ours, service)), Some(brokers))
-        }
-        None => (None, None),
-    };
-    let agents = OfAgent { turn, endpoint };
-    let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
-    let (mut input, mut output, mut error) = pipes.into_async().map_err(|error| failed("wait on its pipes", &error))?;
-    let feed = async {
-        // One that does not read its prompt has its reasons.
-        drop(input.write_all(prompt.as_bytes()).await);
-        drop(input);
-    };
-    let answer = async {
-        let mut answer = Vec::new();
-        let read = (&mut output).take(ANSWER_MAX + 1).read_to_end(&mut answer).await;
-        if answer.len() as u64 > ANSWER_MAX {
-            program.abort().await.ok();
-        }
-        read.map(|_| answer)
-    };
-    let complaint = async {
-        let (mut last, mut buffer) = (Vec::new(), vec![0; 16 * 1024]);
-        while let Ok(got @ 1..) = error.read(&mut buffer).await {
-            last.extend_from_slice(&buffer[..got]);
-            let excess = last.len().saturating_sub(COMPLAINT_MAX);
-            last.drain(..excess);
-        }
-        last
-    };
-    let serve = async {
-        if let Some(served) = &mut served {
-            served.serve(&child).await;
-        }
-    };
-    let work = async { tokio::join!(feed, answer, complaint, program.wait()) };
-    let ((), answer, complaint, end) = beside(serve, work).await;
-    if let Some(served) = served {
-        served.end().await;
-    }
-    let end = end.map_err(|error| failed("wait for its end", &error))?;
-    let report = child.report(&program, &end, begun.elapsed());
-    let changes = report.metadata.changes;
-    let answer = answer.map_err(|error| failed("read its answer", &error))?;
-    if answer.len() as u64 > ANSWER_MAX {
-        let output = Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]));
-        return Ok(Answered { output, changes });
-    }
-    if end.code == Some(0) {
-        return Ok(Answered { output: Ok(String::from_utf8_lossy(&answer).into_owned()), changes });
-    }
-    let ended = match (end.code, end.signal) {
-        (Some(code), _) => format!("it ended with status {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => "it was ended".to_owned(),
-    };
-    let limit =
-        child.ended_for(&end).map(|denial| format!(" ({}: {})", denial.asked, denial.reason)).unwrap_or_default();
-    let mut failure =
-        format!("{}: {ended}{limit}; it had written: {}", argv[0], String::from_utf8_lossy(&complaint).trim_end());
-    for note in changes.iter().flat_map(|changes| remarks(changes, true)) {
-        failure.push_str("; ");
-        failure.push_str(&note);
-    }
-    Ok(Answered { output: Err(failure), changes })
 }

@@ -1,4 +1,4 @@
-//! `task` (S0-17, S0-30, X0-20): hands work to a subagent. What starts it is in `call/delegate.rs`.
+//! `task` (S0-17, S0-30, X0-20): hands work to a subagent. What starts it is in `life.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const OUTPUT: &str = r#"{
 }"#;
 
 /// The tool, with the agents that it can start.
-pub(in crate::registry) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool, RegistryError> {
+pub(crate) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool, RegistryError> {
     let listed = listed(agents);
     let description = format!(
         "Hand a task to a subagent, which works in a session of its own with at most this session's rights, and returns its \

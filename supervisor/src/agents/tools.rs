@@ -1,4 +1,4 @@
-//! S2's tools about subagents (S2-21, X2-19): their contracts. What they do is in `call/agents.rs`, over the way of `task`.
+//! S2's tools about subagents (S2-21, X2-19): their contracts. What they do is in `calls.rs`, over the way of `task`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::task::{key, listed};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
-use crate::registry::acts::{Act, AgentsAct, Delegation};
+use crate::registry::acts::{AgentsAct, Delegation};
 use crate::registry::executor::{Executor, HostTool};
 use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
@@ -19,7 +19,7 @@ pub(crate) const INBOX: &str = "agent_inbox";
 pub(crate) const REPORT: &str = "report_agent_job_result";
 
 /// All names, in the order in which they are listed.
-pub(in crate::registry) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 13] = [
     "agent_spawn",
     "agent_swarm",
     "spawn_agents_on_csv",
@@ -94,7 +94,7 @@ fn result(properties: &[&str]) -> String {
 }
 
 /// Those that start subagents, and those about subagents that were started.
-pub(in crate::registry) fn tools(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError> {
+pub(crate) fn tools(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError> {
     let mut tools = starters(agents)?;
     tools.extend(others()?);
     tools.sort_by_key(|tool| NAMES.iter().position(|name| *name == tool.name));
@@ -212,7 +212,7 @@ const SWARM: &str = r#"
 
 fn others() -> Result<Vec<Tool>, RegistryError> {
     let about = |act, name, about: &str, (parameters, output): (String, String)| -> Result<Tool, RegistryError> {
-        Tool::bundled(name, (about, &parameters, &output), Executor::Host(HostTool::Background(Act::Agents(act))))
+        Tool::bundled(name, (about, &parameters, &output), Executor::Host(HostTool::Agents(act)))
     };
     let looks = |tool: Tool| tool.subject(Subject::Think).side_by_side().ungated();
     let agents = r#""agents": { "type": "array", "items": { "type": "object" } }"#;
@@ -283,7 +283,7 @@ fn others() -> Result<Vec<Tool>, RegistryError> {
 }
 
 /// Tool by which a subagent reads what was sent to it.
-pub(in crate::registry) fn inbox() -> Result<Tool, RegistryError> {
+pub(crate) fn inbox() -> Result<Tool, RegistryError> {
     let parameters = object(
         &[
             r#""timeout_ms": { "type": "integer", "default": 0, "description": "How long to wait for a message, milliseconds, up to 600000. Default 0." }"#,
@@ -292,11 +292,7 @@ pub(in crate::registry) fn inbox() -> Result<Tool, RegistryError> {
     );
     let output = result(&[r#""messages": { "type": "array", "items": { "type": "string" } }"#]);
     let about = "Return what whoever started you has sent you since you last looked. Look now and then: a message may change your task.";
-    let tool = Tool::bundled(
-        INBOX,
-        (about, &parameters, &output),
-        Executor::Host(HostTool::Background(Act::Agents(AgentsAct::Inbox))),
-    )?;
+    let tool = Tool::bundled(INBOX, (about, &parameters, &output), Executor::Host(HostTool::Agents(AgentsAct::Inbox)))?;
     Ok(tool.subject(Subject::Think).side_by_side().ungated())
 }
 

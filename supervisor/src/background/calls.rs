@@ -1,44 +1,39 @@
 //! Programs in the background: their start, their life, and the calls about them (S2-12, S2-13, X2-3, X2-4).
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use callgate_policy::envelope::{Enforced, Metadata, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
-use callgate_policy::limit::Bounds;
-use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use super::envelope::Done;
-use super::error::not_started;
-use super::exec_shell::{SHOWN, Surroundings, object, status_of};
-use super::limits;
-use super::shell::{GRACE, PIPE_MAX, add_notes};
+use super::kept::{Ended, Status, Task};
 use crate::bounds::RUNNING_MAX;
+use crate::call::envelope::Done;
+use crate::call::error::not_started;
+use crate::call::exec_shell::{SHOWN, object, status_of};
+use crate::call::shell::add_notes;
 use crate::causes::with_causes;
-use crate::confine::{ConfineError, Program, Stdio, TaskInput, TaskOutput, WindowSize};
+use crate::confine::{ConfineError, WindowSize};
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::id::new_id;
-use crate::registry::Act;
+use crate::registry::BackgroundAct;
 use crate::registry::{ShellCall, Tool, input, refuse_two_inputs, time};
-use crate::session::{Ended, Session, Status, Stop, Task};
+use crate::run::{Listener, Orders, ProgramEnded, ProgramInput, Running, Stop, Stream, Streams, Surroundings, limits};
+use crate::session::Session;
 use crate::store::Recording;
 use crate::trace::{self, Traceparent};
 use crate::turn::Turn;
 
 /// The end of a task, in the record of its session.
 const COMPLETION: &str = "exec_shell-completion";
-/// How long a task may take to end once it was asked to.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// SIGTERM.
-const TERMINATE: i32 = 15;
 /// How large a task's terminal is.
 const SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 /// How long is waited where a call says nothing: for the end of a task, and for its answer to an input (X2-3).
@@ -52,24 +47,18 @@ const LISTED: usize = 200;
 /// Who follows a task until its end.
 struct Follower {
     task: Arc<Task>,
-    program: Arc<Program>,
-    outputs: Vec<TaskOutput>,
+    program: Running,
     /// Input that it reads first.
     stdin: Option<Vec<u8>>,
-    bounds: Bounds,
-    timeout: Duration,
     surroundings: Surroundings,
     enforced: Vec<Enforced>,
     recording: Recording,
     place: OwnedSemaphorePermit,
 }
 
-/// A task's streams, the host's ends.
-type Streams = (Stdio, TaskInput, Vec<TaskOutput>);
-
 impl Session {
     /// Starts a program that goes on when its call is over.
-    pub(super) async fn start_in_background(
+    pub(crate) async fn start_in_background(
         &self,
         tool: &Tool,
         (plan, call, command): (ApprovedPlan, ShellCall<'_>, &str),
@@ -88,11 +77,9 @@ impl Session {
                 ),
             });
         };
-        let (stdio, input, outputs) = self.streams(call.has_terminal)?;
-        let (timeout, bounds) = (plan.timeout, plan.bounds);
-        let program =
-            self.sandbox.opened.program(plan.serving_session(), (stdio, None), None).await.map_err(not_started)?;
-        let program = Arc::new(program);
+        let (streams, input) = self.streams(call.has_terminal)?;
+        let started = Running::start(&self.sandbox.opened, plan.serving_session(), streams, None).await;
+        let program = started.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let random = |source| CallError::Output { what: "make an id for the task", source };
         let id = new_id("task_").map_err(random)?;
@@ -100,15 +87,12 @@ impl Session {
         let mut recording = self.recorder.propose(COMPLETION, &tool.origin.to_string(), &about);
         // Nothing runs that is not recorded: what was started ends with this.
         recording.start().await?;
-        let task = Arc::new(Task::new((id, command.to_owned()), call.has_terminal, input, &program));
+        let task = Arc::new(Task::new((id, command.to_owned()), call.has_terminal, input, program.program()));
         let follower = Follower {
             task: Arc::clone(&task),
-            outputs,
             stdin: call.stdin.map(|stdin| stdin.as_bytes().to_vec()),
-            bounds,
-            timeout,
             surroundings: self.surroundings(),
-            enforced: super::enforced(self, program.steps()),
+            enforced: crate::call::enforced(self, program.steps()),
             recording,
             place,
             program,
@@ -136,36 +120,27 @@ impl Session {
         Ok(Done::of(Value::Object(data)))
     }
 
-    fn streams(&self, has_terminal: bool) -> Result<Streams, CallError> {
-        let failed = |source| CallError::Output { what: "make pipes for the task", source };
+    fn streams(&self, has_terminal: bool) -> Result<(Streams, ProgramInput), CallError> {
         if has_terminal {
-            let (terminal, stdio) = self.terminal(SIZE).map_err(|error| CallError::Tool(with_causes(&error)))?;
-            let terminal = Arc::new(terminal);
-            return Ok((stdio, TaskInput::Terminal(Arc::clone(&terminal)), vec![TaskOutput::Terminal(terminal)]));
+            let terminal = self.terminal(SIZE).map_err(|error| CallError::Tool(with_causes(&error)))?;
+            return Ok(Streams::terminal(terminal));
         }
-        let (stdio, pipes) = Stdio::piped().map_err(failed)?;
-        let (stdin, stdout, stderr) = pipes.into_async().map_err(failed)?;
-        Ok((stdio, TaskInput::Pipe(stdin), vec![TaskOutput::Pipe(stdout), TaskOutput::Pipe(stderr)]))
+        Streams::piped().map_err(|source| CallError::Output { what: "make pipes for the task", source })
     }
 
     /// Answers a call about tasks. Whoever stops waiting leaves the task as it is (X2-4).
     ///
     /// The call keeps its turn until it has its place among those who type to its task, so that inputs come in the order of their
     /// calls. Nobody waits for one that waits itself.
-    pub(super) async fn about_background(
+    pub(crate) async fn about_background(
         &self,
-        tool: &Tool,
-        act: Act,
+        act: BackgroundAct,
         args: &Value,
         turn: Turn,
     ) -> Result<Done, CallError> {
         match act {
-            Act::Agents(act) => {
-                drop(turn);
-                self.about_agents(tool, act, args).await
-            }
-            Act::List => Ok(Done::of(self.listed())),
-            Act::Cancel => {
+            BackgroundAct::List => Ok(Done::of(self.listed())),
+            BackgroundAct::Cancel => {
                 let tasks = self.to_cancel(args)?;
                 tasks.iter().for_each(|task| task.stop(Stop::Terminate));
                 drop(turn);
@@ -174,7 +149,7 @@ impl Session {
                 }
                 Ok(Done::of(json!({ "tasks": tasks.iter().map(|task| about(task)).collect::<Vec<_>>() })))
             }
-            Act::Wait => {
+            BackgroundAct::Wait => {
                 drop(turn);
                 let task = self.task(args)?;
                 if args["wait"].as_bool() != Some(false) {
@@ -187,7 +162,7 @@ impl Session {
                 }
                 Ok(delta(&task, None))
             }
-            Act::Interact => {
+            BackgroundAct::Interact => {
                 refuse_two_inputs(args).map_err(|error| CallError::Arguments(error.to_string()))?;
                 let task = self.task(args)?;
                 let deadline = Instant::now() + time(args, TIMES).unwrap_or(ANSWERS);
@@ -255,7 +230,7 @@ struct Typed {
 
 /// Types to a task, and ends its input, as far as it takes that until then.
 async fn type_to(
-    input: impl Future<Output = MutexGuard<'_, TaskInput>>,
+    input: impl Future<Output = MutexGuard<'_, ProgramInput>>,
     (bytes, closes): (&[u8], bool),
     deadline: Instant,
 ) -> Typed {
@@ -343,7 +318,14 @@ fn about(task: &Task) -> Value {
 impl Follower {
     /// Follows the task until nothing of it runs, and records its end before anybody hears of it.
     async fn follow(mut self) {
-        let end = self.until_its_end().await;
+        let first = self.stdin.take();
+        let feed = async {
+            if let Some(bytes) = &first {
+                feed(&self.task, bytes).await;
+            }
+        };
+        let mut heard = &*self.task;
+        let end = self.program.follow(&mut heard, feed, Orders::of(self.task.stops())).await;
         let ended = self.ended(end);
         let Self { task, program, recording, place, enforced, .. } = self;
         // The next may start, in the same worker, when this one is known to have ended.
@@ -351,93 +333,17 @@ impl Follower {
         record(recording, &task, &ended, enforced).await;
         task.hear(|heard| heard.has_ended(ended));
         // Whoever types to it at this moment finds that nobody reads.
-        *task.input.lock().await = TaskInput::Closed;
+        *task.input.lock().await = ProgramInput::Closed;
     }
 
-    async fn until_its_end(&mut self) -> Result<ProgramEnd, ConfineError> {
-        let Self { task, program, outputs, stdin, bounds, .. } = self;
-        let (out, err) = match outputs.as_mut_slice() {
-            [out, err] => (out, Some(err)),
-            [out] => (out, None),
-            // There is no task without an output.
-            _ => return Err(ConfineError::WorkerLost),
+    fn ended(&self, end: Result<ProgramEnded, ConfineError>) -> Ended {
+        let task = &self.task;
+        let ProgramEnded { end, took, limits, ended_for, changes } = match end {
+            Ok(ended) => ended,
+            Err(error) => return Ended::unknown(task.age(), with_causes(&error)),
         };
-        let mut err = err;
-        let (mut of_out, mut of_err) = (vec![0; 32 * 1024], vec![0; 32 * 1024]);
-        let (mut out_ends, mut err_ends) = (false, err.is_none());
-        let mut stops = task.stops();
-        // It may have been asked to end before anybody followed it.
-        stops.mark_changed();
-        // When it is given up on: killed if it was asked to end, and left to its init if it was killed.
-        let mut patience: Option<(Stop, Pin<Box<Sleep>>)> = None;
-        let mut ended = std::pin::pin!(program.wait());
-        let first = stdin.take().unwrap_or_default();
-        let mut feeds = std::pin::pin!(feed(task, &first));
-        let mut is_fed = first.is_empty();
-        let end = loop {
-            tokio::select! {
-                () = &mut feeds, if !is_fed => is_fed = true,
-                got = out.read(&mut of_out), if !out_ends => match got {
-                    Ok(got @ 1..) => task.hear(|heard| heard.stdout.add(&of_out[..got])),
-                    Ok(0) | Err(_) => out_ends = true,
-                },
-                got = read(&mut err, &mut of_err), if !err_ends => match got {
-                    Ok(got @ 1..) => task.hear(|heard| heard.stderr.add(&of_err[..got])),
-                    Ok(0) | Err(_) => err_ends = true,
-                },
-                Ok(()) = stops.changed() => {
-                    let stop = *stops.borrow_and_update();
-                    patience = ask_to_stop(program, stop).await;
-                }
-                () = passed(&mut patience) => match patience.take() {
-                    Some((Stop::Terminate, _)) => patience = ask_to_stop(program, Stop::Kill).await,
-                    Some((Stop::Kill | Stop::No, _)) | None => break Err(ConfineError::TimedOut(GRACE)),
-                },
-                end = &mut ended => break end,
-            }
-            if task.heard().total() > bounds.output && !matches!(patience, Some((Stop::Kill, _))) {
-                patience = ask_to_stop(program, Stop::Kill).await;
-            }
-        };
-        // What it wrote last is still in the pipes.
-        for _ in 0..PIPE_MAX / of_out.len() {
-            let Some(got) = out.read_now(&mut of_out) else { break };
-            task.hear(|heard| heard.stdout.add(&of_out[..got]));
-        }
-        for _ in 0..PIPE_MAX / of_err.len() {
-            let Some(got) = err.as_ref().and_then(|err| err.read_now(&mut of_err)) else { break };
-            task.hear(|heard| heard.stderr.add(&of_err[..got]));
-        }
-        end
-    }
-
-    fn ended(&self, end: Result<ProgramEnd, ConfineError>) -> Ended {
-        let (task, bounds) = (&self.task, &self.bounds);
-        let took = task.age();
-        let end = match end {
-            Ok(end) => end,
-            Err(error) => {
-                let why = Some(with_causes(&error));
-                let (limits, notes) = (Vec::new(), Vec::new());
-                return Ended {
-                    status: Status::Failed,
-                    code: None,
-                    signal: None,
-                    took,
-                    why,
-                    notes,
-                    limits,
-                    changes: None,
-                };
-            }
-        };
-        let seen = Some(task.heard().total());
-        let timeout = (self.timeout < FOREVER).then(|| limits::ms(self.timeout));
-        let changes = self.program.changes();
-        let hit = limits::ended_for(bounds, &end, seen);
-        let denial = hit.map(|hit| limits::denial(bounds, hit, end.left));
         let stop = *task.stops().borrow();
-        let (status, why) = match (denial, stop) {
+        let (status, why) = match (ended_for, stop) {
             (Some(denial), _) => {
                 let remedy = denial.remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
                 (Status::Failed, Some(format!("it met its `{}` limit: {}{remedy}", denial.asked, denial.reason)))
@@ -445,54 +351,25 @@ impl Follower {
             (None, Stop::Terminate | Stop::Kill) => (Status::Killed, None),
             (None, Stop::No) => (status_of(&end), end.timed_out.then(|| "its time was up".to_owned())),
         };
-        let notes = self.surroundings.notes(&task.command, &end, changes, &[]);
-        Ended {
-            status,
-            code: end.code,
-            signal: end.signal,
-            took,
-            why,
-            notes,
-            limits: limits::of_program(bounds, &end, timeout, seen, changes),
-            changes: changes.filter(|changes| !changes.is_empty()).cloned(),
-        }
+        let notes = self.surroundings.notes(&task.command, &end, changes.as_ref(), &[]);
+        Ended { status, code: end.code, signal: end.signal, took, why, notes, limits, changes }
     }
 }
 
-/// A task that names no time has this much.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Output of a task is kept until somebody reads it.
+impl Listener for &Task {
+    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+        Task::hear(self, |heard| match stream {
+            Stream::Out => heard.stdout.add(piece),
+            Stream::Err => heard.stderr.add(piece),
+        });
+    }
+}
 
 /// Types what a task is to read first. One that does not read it is not waited for by anybody but who types next.
 async fn feed(task: &Task, bytes: &[u8]) {
     let mut written = 0;
     drop(task.input.lock().await.write(bytes, &mut written).await);
-}
-
-async fn read(output: &mut Option<&mut TaskOutput>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    match output {
-        Some(output) => output.read(buffer).await,
-        None => Ok(0),
-    }
-}
-
-/// Waits until patience has an end.
-async fn passed(patience: &mut Option<(Stop, Pin<Box<Sleep>>)>) {
-    match patience {
-        Some((_, sleep)) => sleep.as_mut().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Has a program end, and says how long that may take.
-async fn ask_to_stop(program: &Program, stop: Stop) -> Option<(Stop, Pin<Box<Sleep>>)> {
-    // One whose worker is gone has ended.
-    let (asked, patience) = match stop {
-        Stop::No => return None,
-        Stop::Terminate => (program.signal(TERMINATE).await, FAREWELL),
-        Stop::Kill => (program.abort().await, GRACE),
-    };
-    drop(asked);
-    Some((stop, Box::pin(tokio::time::sleep(patience))))
 }
 
 /// The end of a task is a message of its own. If this process ends before, the next opening of the store ends it as an error.

@@ -14,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use crate::bounds::RUNNING_MAX;
-use crate::confine::{Program, TaskInput};
+use crate::confine::Program;
+use crate::run::{ProgramInput, Stop};
 
 /// Most of those that have ended that are remembered.
 pub(crate) const ENDED_MAX: usize = 64;
@@ -43,17 +44,6 @@ pub(crate) enum Status {
     TimedOut,
 }
 
-/// Order to a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// Run.
-    No,
-    /// End, as SIGTERM asks it to; if it does not, it is killed.
-    Terminate,
-    /// End at once.
-    Kill,
-}
-
 /// How a task has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
@@ -69,6 +59,14 @@ pub(crate) struct Ended {
     pub(crate) changes: Option<Changes>,
 }
 
+impl Ended {
+    /// One of whose end nothing is known but why.
+    pub(crate) fn unknown(took: Duration, why: String) -> Self {
+        let (limits, notes) = (Vec::new(), Vec::new());
+        Self { status: Status::Failed, code: None, signal: None, took, why: Some(why), notes, limits, changes: None }
+    }
+}
+
 /// A program in the background.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -81,7 +79,7 @@ pub(crate) struct Task {
     news: watch::Sender<()>,
     stop: watch::Sender<Stop>,
     /// Held while something is written to it, so that two inputs do not mix.
-    pub(crate) input: tokio::sync::Mutex<TaskInput>,
+    pub(crate) input: tokio::sync::Mutex<ProgramInput>,
     /// Whoever follows it holds it.
     program: Weak<Program>,
     follows: Mutex<Option<AbortHandle>>,
@@ -184,7 +182,7 @@ impl Task {
     pub(crate) fn new(
         (id, command): (String, String),
         has_terminal: bool,
-        input: TaskInput,
+        input: ProgramInput,
         program: &Arc<Program>,
     ) -> Self {
         Self {

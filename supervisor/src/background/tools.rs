@@ -4,10 +4,10 @@
 
 use callgate_policy::tool::Subject;
 
-use super::super::acts::Act;
-use super::super::executor::{Executor, HostTool};
-use super::super::kin::Kin;
-use super::super::{RegistryError, Tool};
+use crate::registry::acts::BackgroundAct;
+use crate::registry::executor::{Executor, HostTool};
+use crate::registry::kin::Kin;
+use crate::registry::{RegistryError, Tool};
 
 const WAIT: &str = "Reads what a task of exec_shell has printed since it was last read. With `wait` it returns when the task has \
 ended, when there is as much output as a result shows, or after `timeout_ms`. What it returns is not returned again.";
@@ -125,18 +125,20 @@ const TASKS: &str = r#"{
 
 /// All of them. What reads, or ends what the session itself has started, changes nothing outside it. Typing has a program do
 /// something that nobody may have seen when it was started: an editor on a terminal runs any command. So it is asked about.
-pub(in crate::registry) fn tools() -> Result<Vec<Tool>, RegistryError> {
+pub(crate) fn tools() -> Result<Vec<Tool>, RegistryError> {
     let background = |act, name, contract| Tool::bundled(name, contract, Executor::Host(HostTool::Background(act)));
     Ok(vec![
-        background(Act::Wait, "exec_shell_wait", (WAIT, WAIT_SCHEMA, DELTA))?
+        background(BackgroundAct::Wait, "exec_shell_wait", (WAIT, WAIT_SCHEMA, DELTA))?
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),
-        background(Act::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?
+        background(BackgroundAct::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?
             .subject(Subject::Execute)
             .kin(&[Kin::Bash]),
-        background(Act::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))?.subject(Subject::Note).ungated(),
-        background(Act::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))?
+        background(BackgroundAct::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))?
+            .subject(Subject::Note)
+            .ungated(),
+        background(BackgroundAct::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))?
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),

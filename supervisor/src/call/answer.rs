@@ -30,7 +30,7 @@ impl Session {
     }
 
     /// Result of a text that is a part of the result.
-    pub(super) fn cut_text(&self, tool: &Tool, text: &str, data: impl FnOnce(&str) -> Value) -> Done {
+    pub(crate) fn cut_text(&self, tool: &Tool, text: &str, data: impl FnOnce(&str) -> Value) -> Done {
         let limit = usize::try_from(self.tools.lifecycle.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         if text.len() <= limit {
             return Done::of(data(text));
@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// The first part of an answer that is too long; the rest is kept elsewhere (S0-44).
-    pub(super) fn cut(&self, tool: &Tool, data: Value) -> Result<Done, CallError> {
+    pub(crate) fn cut(&self, tool: &Tool, data: Value) -> Result<Done, CallError> {
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         if text.len() > ANSWER_MAX {
             return Err(CallError::Tool(format!("`{}` answered with more than {ANSWER_MAX} bytes", tool.name)));

@@ -42,7 +42,7 @@ impl Session {
 }
 
 /// Waits for all of them at once. A message has tens of calls, so each is polled whenever one of them has something to do.
-pub(super) async fn all<T>(futures: impl Iterator<Item = impl Future<Output = T> + Send>) -> Vec<T> {
+pub(crate) async fn all<T>(futures: impl Iterator<Item = impl Future<Output = T> + Send>) -> Vec<T> {
     enum Each<'a, T> {
         Runs(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
         Done(T),

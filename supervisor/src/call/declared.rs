@@ -14,20 +14,19 @@ use callgate_policy::remarks::remarks;
 use callgate_policy::step::Step;
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::unix::pipe::Receiver;
 
 use super::OnOutput;
 use super::answer::ANSWER_MAX;
 use super::envelope::Done;
 use super::error::not_started;
-use crate::confine::{ConfineError, Program, Stdio};
+use crate::confine::ConfineError;
 use crate::error::CallError;
 use crate::error::denied;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::json;
 use crate::registry::{Declared, STATE, Tool};
+use crate::run::{Listener, Orders, ProgramEnded, Running, Stream, Streams, keep_last};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -57,35 +56,17 @@ impl Session {
         declared.confirm().map_err(changed)?;
         // A program starts where it can list its directory.
         let plan = if own.allows_read(&self.root()) { plan } else { plan.starting_in(part.temporary.clone()) };
-        let output = |source| CallError::Output { what: "make pipes for the tool", source };
-        let (stdio, pipes) = Stdio::piped().map_err(output)?;
-        let (mut stdin, stdout, stderr) = pipes.into_async().map_err(output)?;
-        let started = part.opened.program(plan, (stdio, None), Some(turn)).await;
+        let failed = |source| CallError::Output { what: "make pipes for the tool", source };
+        let (streams, input) = Streams::piped().map_err(failed)?;
+        let started = Running::start(&part.opened, plan, streams, Some(turn)).await;
         let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();
-        // One that does not read its arguments is not waited for: when it has ended, nobody has the pipe's other end.
-        let writes = tokio::spawn(async move { drop(stdin.write_all(args.as_bytes()).await) });
-        let mut heard = Heard { out: Vec::new(), err: Vec::new(), seen: 0 };
-        let followed = heard.follow(&program, (stdout, stderr), bounds.output, on_output);
-        let followed = tokio::time::timeout(timeout.saturating_add(super::shell::GRACE), followed).await;
-        writes.abort();
-        let Ok(end) = followed else {
-            program.kill().await?;
-            return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
-        };
-        let end = end?;
-        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        let mut heard = Heard { out: Vec::new(), err: Vec::new(), on_output };
+        let ended = program.follow(&mut heard, input.feed(args.as_bytes()), Orders::None).await?;
+        let ProgramEnded { end, limits, ended_for, changes, .. } = ended;
         known.changes.clone_from(&changes);
-        let limits = super::limits::of_program(
-            &bounds,
-            &end,
-            Some(super::limits::ms(timeout)),
-            Some(heard.seen),
-            changes.as_ref(),
-        );
-        if let Some(hit) = super::limits::ended_for(&bounds, &end, Some(heard.seen)) {
-            let ended_for = Some(super::limits::denial(&bounds, hit, end.left));
+        if ended_for.is_some() {
             return Ok(Done { limits, ended_for, changes, ..Done::of(heard.last_words().into()) });
         }
         if end.timed_out {
@@ -139,76 +120,35 @@ fn with_notes(mut text: String, notes: &[String]) -> String {
 }
 
 /// Output of a tool.
-struct Heard {
+struct Heard<'a> {
     /// At most one byte more than a result may have.
     out: Vec<u8>,
     /// The end of its standard error.
     err: Vec<u8>,
-    /// All bytes that came.
-    seen: u64,
+    on_output: OnOutput<'a>,
 }
 
-impl Heard {
-    /// Reads both streams until the program has ended, and all that it started with it. One that prints too much is ended.
-    async fn follow(
-        &mut self,
-        program: &Program,
-        (mut stdout, mut stderr): (Receiver, Receiver),
-        most: u64,
-        on_output: OnOutput<'_>,
-    ) -> Result<ProgramEnd, CallError> {
-        let failed = |source| CallError::Output { what: "read what the tool printed", source };
-        let (mut of_out, mut of_err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
-        let (mut out_ends, mut err_ends) = (false, false);
-        let mut ended = std::pin::pin!(program.wait());
-        let end = loop {
-            tokio::select! {
-                biased;
-                got = stdout.read(&mut of_out), if !out_ends => match got.map_err(failed)? {
-                    0 => out_ends = true,
-                    got => self.take_out(&of_out[..got]),
-                },
-                got = stderr.read(&mut of_err), if !err_ends => match got.map_err(failed)? {
-                    0 => err_ends = true,
-                    got => self.take_err(&of_err[..got], on_output),
-                },
-                end = &mut ended => break end?,
+impl Listener for Heard<'_> {
+    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+        match stream {
+            Stream::Out => {
+                let room = (ANSWER_MAX + 1).saturating_sub(self.out.len());
+                self.out.extend(&piece[..piece.len().min(room)]);
             }
-            if self.out.len() > ANSWER_MAX || self.seen > most {
-                program.abort().await?;
-                break ended.await?;
-            }
-        };
-        // What it wrote last is still in the pipes.
-        for _ in 0..super::shell::PIPE_MAX / of_out.len() {
-            match rustix::io::read(&stdout, &mut of_out[..]) {
-                Ok(0) | Err(_) => break,
-                Ok(got) => self.take_out(&of_out[..got]),
+            Stream::Err => {
+                (self.on_output)(piece);
+                keep_last(&mut self.err, piece, LAST_WORDS);
             }
         }
-        for _ in 0..super::shell::PIPE_MAX / of_err.len() {
-            match rustix::io::read(&stderr, &mut of_err[..]) {
-                Ok(0) | Err(_) => break,
-                Ok(got) => self.take_err(&of_err[..got], on_output),
-            }
-        }
-        Ok(end)
     }
 
-    fn take_out(&mut self, piece: &[u8]) {
-        self.seen += piece.len() as u64;
-        let room = (ANSWER_MAX + 1).saturating_sub(self.out.len());
-        self.out.extend(&piece[..piece.len().min(room)]);
+    /// One that prints too much has no result.
+    fn has_enough(&self) -> bool {
+        self.out.len() > ANSWER_MAX
     }
+}
 
-    fn take_err(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
-        on_output(piece);
-        self.seen += piece.len() as u64;
-        self.err.extend(piece);
-        let too_much = self.err.len().saturating_sub(LAST_WORDS);
-        self.err.drain(..too_much);
-    }
-
+impl Heard<'_> {
     /// The end of what it wrote on standard error, as text.
     fn last_words(&self) -> String {
         String::from_utf8_lossy(&self.err).trim_end().to_owned()

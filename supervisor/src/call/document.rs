@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use callgate_policy::failure::ErrorCode;
-use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
 use callgate_policy::step::Step;
 
 use super::OnOutput;
@@ -27,7 +25,7 @@ impl Session {
         on_output: OnOutput<'_>,
         known: &mut Known,
     ) -> Result<Done, CallError> {
-        let argv = words(&plan.work);
+        let argv = plan.work.argv().to_vec();
         match self.run_shell(tool, plan, turn, on_output, known).await {
             Ok(done) if done.ended_for.is_none() => match document.result_of(&argv, &done.data) {
                 Ok(data) => Ok(Done { data, ..done }),
@@ -38,12 +36,5 @@ impl Session {
             }
             other => other,
         }
-    }
-}
-
-fn words(work: &Work) -> Vec<HostPath> {
-    match work {
-        Work::Program { argv, .. } => argv.clone(),
-        Work::Tool { .. } => Vec::new(),
     }
 }

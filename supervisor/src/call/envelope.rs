@@ -14,22 +14,22 @@ use crate::registry::Tool;
 use crate::session::Session;
 
 /// A result and what confined it.
-pub(super) struct Done {
-    pub(super) data: Value,
-    pub(super) truncated: bool,
+pub(crate) struct Done {
+    pub(crate) data: Value,
+    pub(crate) truncated: bool,
     /// Where the rest is.
-    pub(super) output_path: Option<String>,
+    pub(crate) output_path: Option<String>,
     /// Reason why some of it is nowhere.
-    pub(super) rest_lost: Option<String>,
-    pub(super) limits: Vec<LimitReport>,
+    pub(crate) rest_lost: Option<String>,
+    pub(crate) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
-    pub(super) ended_for: Option<Denial>,
-    pub(super) changes: Option<Changes>,
+    pub(crate) ended_for: Option<Denial>,
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Done {
     /// A whole result, of which nothing else is known.
-    pub(super) fn of(data: Value) -> Self {
+    pub(crate) fn of(data: Value) -> Self {
         Self {
             data,
             truncated: false,
@@ -99,7 +99,7 @@ impl Session {
 /// A limit with what was asked for, where that was more.
 fn requested(mut limit: LimitReport, time: Option<Duration>) -> LimitReport {
     if limit.limit == LimitName::Wall {
-        limit.requested = time.map(super::limits::ms);
+        limit.requested = time.map(crate::run::limits::ms);
     }
     limit
 }

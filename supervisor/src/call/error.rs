@@ -15,7 +15,7 @@ pub(super) fn failure(code: ErrorCode, runs: bool) -> Failure {
 }
 
 /// A directory that cannot be entered is the call's mistake, not the host's.
-pub(super) fn not_started(error: ConfineError) -> CallError {
+pub(crate) fn not_started(error: ConfineError) -> CallError {
     if let ConfineError::Refused(failed) = &error
         && failed.step == Step::WorkingDir
     {
@@ -29,7 +29,7 @@ pub(super) fn timed_out(error: &CallError) -> Option<bool> {
 }
 
 /// The error with its causes and, where there is one, the next step: all that a model has to go by (X0-60).
-pub(super) fn error_text(error: &CallError) -> String {
+pub(crate) fn error_text(error: &CallError) -> String {
     let mut text = with_causes(error);
     if let CallError::Denied(denial) = error
         && let Some(remedy) = &denial.remedy

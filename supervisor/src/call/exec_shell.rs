@@ -1,42 +1,32 @@
 //! Running `exec_shell` in the foreground, and what its results say (X2-1, X2-2).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use callgate_policy::pattern::HostPattern;
 use callgate_policy::plan::Strength;
-use callgate_policy::plan::compile;
-use callgate_policy::remarks::{remark_offline, remarks_on};
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::unix::pipe::Receiver;
 
+use super::OnOutput;
 use super::envelope::Done;
 use super::error::not_started;
 use super::rest::Rest;
-use super::shell::{GRACE, Head, PIPE_MAX};
-use super::{OnOutput, limits};
-use crate::confine::{ConfineError, Program, Stdio};
+use super::shell::Head;
+use crate::background::kept::Status;
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::registry::{ShellCall, Tool};
-use crate::session::{Session, Status};
+use crate::run::{Listener, Orders, ProgramEnded, Running, Stream, Streams, limits};
+use crate::session::Session;
 use crate::turn::Turn;
 
 /// Most bytes of a stream that a result shows (X2-2).
-pub(super) const SHOWN: usize = 30_000;
+pub(crate) const SHOWN: usize = 30_000;
 /// The longest summary: lines, and characters (X2-2).
 const SUMMARY: (usize, usize) = (3, 240);
 /// Advice about a command that took longer than it may (X2-4).
 const TOO_LONG: &str = "its time was up, so it was killed with all that it had started; if it is to run longer, start it with \
                         background: true, and read it with exec_shell_wait";
-
-/// Facts of a session that its programs' ends are told with.
-pub(super) struct Surroundings {
-    granted: Vec<HostPattern>,
-    is_offline: bool,
-}
 
 impl Session {
     /// Runs `exec_shell`: to its end, or as a task in the background.
@@ -56,48 +46,34 @@ impl Session {
             return done;
         }
         let failed = |source| CallError::Output { what: "make pipes for the command", source };
-        let (stdio, pipes) = Stdio::piped().map_err(failed)?;
-        let (mut stdin, stdout, stderr) = pipes.into_async().map_err(failed)?;
-        let started = Instant::now();
-        let (timeout, bounds) = (plan.timeout, plan.bounds);
-        let mut program = self.sandbox.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
+        let (streams, input) = Streams::piped().map_err(failed)?;
+        let started = Running::start(&self.sandbox.opened, plan, streams, Some(turn)).await;
+        let mut program = started.map_err(not_started)?;
         known.steps = program.steps().to_vec();
-        let input = call.stdin.unwrap_or_default().as_bytes().to_vec();
-        // One that does not read it is not waited for: when it has ended, nobody has the pipe's other end.
-        let writes = tokio::spawn(async move { drop(stdin.write_all(&input).await) });
         let rest = || Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
-        let mut heads = Heads { out: Head::new(SHOWN, rest()), err: Head::new(SHOWN, rest()) };
-        let followed = heads.follow(&program, (stdout, stderr), bounds.output, on_output);
-        let followed = tokio::time::timeout(timeout.saturating_add(GRACE), followed).await;
-        writes.abort();
-        let Ok(end) = followed else {
-            program.kill().await?;
-            return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
-        };
-        let end = end?;
-        let seen = Some(heads.seen());
-        let limits = limits::of_program(&bounds, &end, Some(limits::ms(timeout)), seen, program.changes());
-        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
-        if let Some(hit) = limits::ended_for(&bounds, &end, seen) {
-            let ended_for = Some(limits::denial(&bounds, hit, end.left));
+        let mut heads = Heads { out: Head::new(SHOWN, rest()), err: Head::new(SHOWN, rest()), on_output };
+        let feed = input.feed(call.stdin.unwrap_or_default().as_bytes());
+        let ended = program.follow(&mut heads, feed, Orders::None).await?;
+        let ProgramEnded { end, took, limits, ended_for, changes } = ended;
+        if ended_for.is_some() {
             return Ok(Done { limits, ended_for, changes, ..Done::of(heads.last_words().into()) });
         }
-        let surroundings = self.surroundings();
-        let mut notes = surroundings.notes(command, &end, program.changes(), &[&heads.out.bytes, &heads.err.bytes]);
+        let output = [&heads.out.bytes[..], &heads.err.bytes[..]];
+        let mut notes = self.surroundings().notes(command, &end, changes.as_ref(), &output);
         let is_denied = !notes.is_empty();
         notes.extend(end.timed_out.then(|| TOO_LONG.to_owned()));
         let mut data = heads.data();
         data.extend(self.confinement(is_denied));
-        data.extend(told_of_end(status_of(&end), &end, started.elapsed()));
+        data.extend(told_of_end(status_of(&end), &end, took));
         let mut data = Value::Object(data);
         limits::tell_left(&mut data, &end);
         super::shell::add_notes(&mut data, notes);
-        let Heads { out, err } = heads;
+        let Heads { out, err, .. } = heads;
         Ok(Done { limits, changes, ..done(data, out, err) })
     }
 
     /// Sandbox in a result (X2-2). It is true of a program that has started: each step was confirmed before.
-    pub(super) fn confinement(&self, is_denied: bool) -> Map<String, Value> {
+    pub(crate) fn confinement(&self, is_denied: bool) -> Map<String, Value> {
         let kind = match self.strength() {
             Strength::Landlock => "landlock",
             Strength::Namespaces => "namespaces",
@@ -107,33 +83,10 @@ impl Session {
         });
         object(told)
     }
-
-    pub(super) fn surroundings(&self) -> Surroundings {
-        Surroundings { granted: self.granted_hosts(), is_offline: compile::is_offline(&self.effective) }
-    }
-}
-
-impl Surroundings {
-    /// Notes on what the sandbox refused to a program that has ended, for whoever reads the result alone.
-    pub(super) fn notes(
-        &self,
-        command: &str,
-        end: &ProgramEnd,
-        changes: Option<&callgate_policy::envelope::Changes>,
-        output: &[&[u8]],
-    ) -> Vec<String> {
-        let failed = end.code != Some(0);
-        let mut notes = changes.map(|changes| remarks_on(command, &self.granted, changes, failed)).unwrap_or_default();
-        if self.is_offline && !notes.iter().any(|note| note.starts_with("the network")) {
-            let signs = output.iter().find_map(|output| remark_offline(&String::from_utf8_lossy(output)));
-            notes.extend(signs.map(str::to_owned));
-        }
-        notes
-    }
 }
 
 /// X2-2: how far a program is that has ended by itself, or because its time was up.
-pub(super) fn status_of(end: &ProgramEnd) -> Status {
+pub(crate) fn status_of(end: &ProgramEnd) -> Status {
     match (end.timed_out, end.code) {
         (true, _) => Status::TimedOut,
         (false, Some(0)) => Status::Completed,
@@ -148,7 +101,7 @@ fn told_of_end(status: Status, end: &ProgramEnd, took: Duration) -> Map<String, 
     object(told)
 }
 
-pub(super) fn object(value: Value) -> Map<String, Value> {
+pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
@@ -168,55 +121,20 @@ pub(super) fn summary(stdout: &str, stderr: &str) -> String {
 struct Heads<'a> {
     out: Head<'a>,
     err: Head<'a>,
+    on_output: OnOutput<'a>,
+}
+
+impl Listener for Heads<'_> {
+    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+        let head = match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        };
+        head.take(piece, self.on_output);
+    }
 }
 
 impl Heads<'_> {
-    /// Takes the output until the program has ended, and all that it started with it; one that wrote more than `most` bytes is
-    /// ended.
-    async fn follow(
-        &mut self,
-        program: &Program,
-        (mut stdout, mut stderr): (Receiver, Receiver),
-        most: u64,
-        on_output: OnOutput<'_>,
-    ) -> Result<ProgramEnd, CallError> {
-        let failed = |source| CallError::Output { what: "read the output", source };
-        let (mut of_out, mut of_err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-        let (mut out_ends, mut err_ends) = (false, false);
-        let mut ended = std::pin::pin!(program.wait());
-        let end = loop {
-            tokio::select! {
-                got = stdout.read(&mut of_out), if !out_ends => match got.map_err(failed)? {
-                    0 => out_ends = true,
-                    got => self.out.take(&of_out[..got], on_output),
-                },
-                got = stderr.read(&mut of_err), if !err_ends => match got.map_err(failed)? {
-                    0 => err_ends = true,
-                    got => self.err.take(&of_err[..got], on_output),
-                },
-                end = &mut ended => break end?,
-            }
-            if self.seen() > most {
-                program.abort().await?;
-                break ended.await?;
-            }
-        };
-        // What it wrote last is still in the pipes.
-        for (pipe, head) in [(&stdout, &mut self.out), (&stderr, &mut self.err)] {
-            for _ in 0..PIPE_MAX / of_out.len() {
-                match rustix::io::read(pipe, &mut of_out[..]) {
-                    Ok(0) | Err(_) => break,
-                    Ok(got) => head.take(&of_out[..got], on_output),
-                }
-            }
-        }
-        Ok(end)
-    }
-
-    fn seen(&self) -> u64 {
-        self.out.seen + self.err.seen
-    }
-
     /// End of what it had written, of one that has no result.
     fn last_words(&self) -> String {
         format!("{}{}", self.out.text(), self.err.text())

@@ -1,76 +1,15 @@
-//! Steps of a call. Most calls are one step; some go on as another call once it has ended: to another host, to the next provider, as the
+//! Course of a call. Most calls are one step; some go on as another call once it has ended: to another host, to the next provider, as the
 //! program that reads a document, as programs that say their versions. Each step passes all layers, as the first did (C-7).
-
-use std::time::Duration;
 
 use callgate_policy::failure::ErrorCode;
 
-use super::envelope::Done;
 use super::search::Search;
+use super::step::{Next, Outcome, Step};
 use super::versions::Versions;
 use crate::error::CallError;
 use crate::gate::Known;
 use crate::registry::{Attempt, Hop, Then, Tool, Understood, instead_of_read, is_a_pdf, read_pdf};
 use crate::session::Session;
-
-/// One step, which passes all layers.
-pub(super) struct Step {
-    /// Its tool, if that is not the call's.
-    pub(super) other: Option<Box<Tool>>,
-    pub(super) args: Understood,
-    pub(super) attempt: Attempt,
-    pub(super) standing: Standing,
-}
-
-impl Step {
-    /// A step that is the call itself.
-    pub(super) fn itself(args: Understood, attempt: Attempt) -> Self {
-        Self { other: None, args, attempt, standing: Standing::Itself }
-    }
-}
-
-/// Relation of a step to its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is the call: a person may be asked about it, its output is the call's, and the envelope reports what confined it.
-    Itself,
-    /// It only finds something out for the call: nobody is asked about it, and nothing of it is reported.
-    Beside,
-}
-
-/// End of a step.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time, and most calls have no other")]
-pub(super) enum Outcome {
-    /// A layer, or what comes before the layers, has refused it.
-    NotPassed(CallError),
-    /// It has run for so long.
-    Ran { took: Duration, result: Result<Done, CallError> },
-}
-
-impl Outcome {
-    pub(super) fn result(self) -> Result<Done, CallError> {
-        match self {
-            Self::NotPassed(error) => Err(error),
-            Self::Ran { result, .. } => result,
-        }
-    }
-}
-
-/// What follows a step.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time, and most calls have no other")]
-pub(super) enum Next {
-    Step(Step),
-    End(Result<Done, CallError>),
-}
-
-impl From<Result<Step, CallError>> for Next {
-    fn from(next: Result<Step, CallError>) -> Self {
-        match next {
-            Ok(step) => Self::Step(step),
-            Err(error) => Self::End(Err(error)),
-        }
-    }
-}
 
 /// Course of a call from its first step to its last.
 pub(super) enum Going {
@@ -119,7 +58,7 @@ impl Going {
         }
     }
 
-    /// What follows a step.
+    /// The next step, or the end.
     pub(super) fn next(&mut self, session: &Session, known: &Known, outcome: Outcome) -> Next {
         match self {
             Self::Once => Next::End(outcome.result()),

@@ -2,28 +2,25 @@
 
 #[cfg(feature = "ablation")]
 mod ablation;
-mod agents;
 mod answer;
-mod background;
-mod batch;
+pub(crate) mod batch;
 mod declared;
-mod delegate;
 mod document;
 mod enforced;
-mod envelope;
-mod error;
-mod exec_shell;
+pub(crate) mod envelope;
+pub(crate) mod error;
+pub(crate) mod exec_shell;
 mod going;
 mod hosted;
-mod limits;
 mod pass;
 mod report;
 mod rest;
 mod search;
 mod server;
-mod shell;
+pub(crate) mod shell;
 mod skills;
-mod spawn;
+pub(crate) mod spawn;
+mod step;
 mod tests_of;
 mod tool;
 mod understand;
@@ -44,14 +41,17 @@ use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use self::envelope::Done;
-use self::going::{Going, Next, Outcome, Standing, Step};
+use self::going::Going;
+use self::step::{Next, Outcome, Standing, Step};
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
 use crate::gate::{Approved, HostTask, Known, ProgramTask, Task};
+use crate::registry::catalogue::not_configured;
 use crate::registry::{
     Attempt, Context, Delegation, Executor, HostTool, InFlight, Inactive, NO_PROVIDER, Prepared, ProgramTool, Registry,
-    Tool, Understood, VERSION, not_configured, removed,
+    Tool, Understood, VERSION, removed,
 };
+use crate::run::limits;
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::trace::Traceparent;
@@ -60,7 +60,7 @@ use crate::turn::{Concurrency, Place, Turn};
 pub(crate) use self::enforced::enforced;
 
 /// How long a call may take that does not say (X2-1).
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Called with each piece of a program's output as it comes.
 pub(crate) type OnOutput<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
@@ -461,7 +461,11 @@ impl Session {
                 drop(turn);
                 self.cut(tool, data)
             }
-            HostTool::Background(act) => self.about_background(tool, *act, &args, turn).await,
+            HostTool::Agents(act) => {
+                drop(turn);
+                self.about_agents(tool, *act, &args).await
+            }
+            HostTool::Background(act) => self.about_background(*act, &args, turn).await,
             HostTool::Handler(handler) => self.answered(tool, &**handler, args, turn).await,
             HostTool::Delegate(how) => {
                 let most = most.ok_or_else(|| pass::lost(tool, "has no agent to start"))?;

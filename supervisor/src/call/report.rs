@@ -9,8 +9,8 @@ use callgate_policy::remarks::{remark_offline_command, remarks_on};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::json;
 
-use super::limits;
 use crate::confine::Program;
+use crate::run::limits;
 use crate::session::Session;
 
 /// Most programs that were not started of which is told.

@@ -6,7 +6,7 @@ use callgate_policy::envelope::Layer;
 use callgate_policy::failure::ErrorCode;
 
 use super::error::error_text;
-use super::going::{Next, Outcome, Step};
+use super::step::{Next, Outcome, Step};
 use crate::confine::ConfineError;
 use crate::error::CallError;
 use crate::registry::{Attempt, Searches, Understood, with_failed};

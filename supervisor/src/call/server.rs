@@ -14,13 +14,14 @@ use serde_json::{Map, Value};
 
 use super::envelope::Done;
 use super::error::not_started;
-use super::shell::GRACE;
-use super::{limits, lost};
-use crate::confine::{ConfineError, Program, Stdio};
+use super::lost;
+use crate::confine::{ConfineError, Stdio};
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::registry::Tool;
+use crate::run::limits::ms;
+use crate::run::{GRACE, Orders, ProgramEnded, Running, Stop, Streams};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turn, Turns};
 
@@ -42,34 +43,29 @@ impl Session {
         let (timeout, bounds) = (plan.timeout, plan.bounds);
         if let Value::Object(args) = &mut args {
             args.extend(told);
-            args.insert(TIME.to_owned(), limits::ms(timeout).into());
+            args.insert(TIME.to_owned(), ms(timeout).into());
         }
-        let argv = match &plan.work {
-            Work::Program { argv, .. } => argv.clone(),
-            Work::Tool { .. } => Vec::new(),
-        };
+        let argv = plan.work.argv().to_vec();
         let (stdio, streams) = Stdio::joined().map_err(failed)?;
-        let started = self.sandbox.opened.program(plan, (stdio, None), Some(turn)).await;
+        let started = Running::start(&self.sandbox.opened, plan, Streams::elsewhere(stdio), Some(turn)).await;
         let mut program = started.map_err(|error| did_not_start(&argv, error))?;
         known.steps = program.steps().to_vec();
         // It touches nothing that another call could change, and the program has the call's turn.
         let beside = Turns::default().take(Concurrency::SideBySide).await;
         let asked = self.sandbox.opened.tool_beside(client, args, streams, beside).await;
-        let end = ended(&mut program).await?;
-        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        // Nothing of it is left when its call has its answer. One that has ended already is asked in vain.
+        let ended = program.follow(&mut (), std::future::ready(()), Orders::Given(Stop::Kill)).await?;
+        let ProgramEnded { end, limits, ended_for, changes, .. } = ended;
         known.changes.clone_from(&changes);
         let asked = asked.map_err(|error| lost(tool, &bounds, error))?;
         let answered = asked.end.is_ok();
-        if !answered && let Some(hit) = limits::ended_for(&bounds, &end, None) {
-            let limits = limits::of_program(&bounds, &end, Some(limits::ms(timeout)), None, changes.as_ref());
-            let ended_for = Some(limits::denial(&bounds, hit, end.left));
+        if !answered && ended_for.is_some() {
             return Ok(Done { limits, ended_for, changes, ..Done::of(Value::Null) });
         }
         if !answered && end.timed_out {
             return Err(CallError::TimedOut(timeout));
         }
-        let limits = limits::of_program(&bounds, &end, Some(limits::ms(timeout)), None, changes.as_ref());
-        let done = self.shape_tool(tool.own_name(), asked, (&bounds, limits::ms(timeout)))?;
+        let done = self.shape_tool(tool.own_name(), asked, (&bounds, ms(timeout)))?;
         Ok(Done { limits, changes, ..done })
     }
 
@@ -95,19 +91,6 @@ impl Session {
         let text = "no worker of this session can talk to a language server: it is for one call, or it may read the file only as long \
                     as there is none of that name";
         Err(CallError::Told { text: text.to_owned(), code: ErrorCode::SandboxFailed })
-    }
-}
-
-/// Ends the server, and waits until nothing of it is left.
-async fn ended(program: &mut Program) -> Result<callgate_worker::protocol::ProgramEnd, CallError> {
-    // One that has ended already is asked in vain.
-    drop(program.abort().await);
-    match tokio::time::timeout(GRACE, program.wait()).await {
-        Ok(end) => Ok(end?),
-        Err(_elapsed) => {
-            program.kill().await?;
-            Err(CallError::Confine(ConfineError::TimedOut(GRACE)))
-        }
     }
 }
 

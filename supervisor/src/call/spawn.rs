@@ -1,7 +1,5 @@
 //! Starting a program past the tools: what `callgate run` does.
 
-use std::time::Duration;
-
 use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -13,6 +11,7 @@ use super::error::{error_text, failure};
 use crate::confine::{EndpointOfBroker, Program, Stdio};
 use crate::error::CallError;
 use crate::registry::started;
+use crate::run::{FOREVER, line_of};
 use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
@@ -21,14 +20,11 @@ use crate::turn::{Concurrency, Turn};
 const RUN: &str = "run";
 const HOST: &str = "host";
 
-/// Time that a `spawn` may take: its host ends it when it wants to.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
 /// Possessions of the program that is the agent of its session, and of no other program of a host's.
-pub(super) struct OfAgent {
-    pub(super) turn: Turn,
+pub(crate) struct OfAgent {
+    pub(crate) turn: Turn,
     /// The way to the session's calls, if somebody serves them.
-    pub(super) endpoint: Option<EndpointOfBroker>,
+    pub(crate) endpoint: Option<EndpointOfBroker>,
 }
 
 impl Session {
@@ -67,7 +63,7 @@ impl Session {
 
     /// Starts the program that is the agent of this session. It holds its turn for as long as anything of it runs: that of agents'
     /// programs, so that the session's calls, which it makes itself, do not wait for it.
-    pub(super) async fn spawn_agent(
+    pub(crate) async fn spawn_agent(
         &self,
         argv: &[String],
         stdio: Stdio,
@@ -91,7 +87,7 @@ impl Session {
         agents: Option<OfAgent>,
     ) -> Result<Program, CallError> {
         let mut recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
-        let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let command = line_of(&argv);
         match self.start((argv, working_dir), (stdio, agents), &mut recording).await {
             Ok(program) => Ok(program.record(recording).of_command(command)),
             Err(error) => {

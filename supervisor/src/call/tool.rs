@@ -31,14 +31,14 @@ impl Session {
                 if !rest.is_empty() {
                     kept.add(&rest);
                 }
-                let limits = crate::call::limits::of_tool(bounds, timeout, run.changes.as_ref());
+                let limits = crate::run::limits::of_tool(bounds, timeout, run.changes.as_ref());
                 let changes = run.changes.filter(|changes| !changes.is_empty());
                 Ok(Done { limits, changes, ..kept.done(data, truncated) })
             }
             // EFBIG: setrlimit(2) bounds it, or the file system does.
             Err(ToolError { errno: Some(27), .. }) => {
                 let hit = LimitHit::new(LimitName::FileSize, 0);
-                Err(denied(crate::call::limits::denial(bounds, hit, 0)))
+                Err(denied(crate::run::limits::denial(bounds, hit, 0)))
             }
             Err(ToolError { text, errno: Some(libc_errno), .. })
                 if is_refusal(libc_errno)

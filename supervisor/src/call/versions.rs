@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::enforced;
 use super::envelope::Done;
-use super::going::{Next, Standing, Step};
+use super::step::{Next, Standing, Step};
 use crate::error::CallError;
 use crate::gate::Known;
 use crate::registry::{Attempt, Tool, Understood, versions};

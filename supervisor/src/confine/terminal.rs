@@ -122,7 +122,7 @@ impl Terminal {
     }
 
     /// Types the first of this, and says how much. Dropping the future types nothing.
-    pub(super) async fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) async fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.writable().await?;
             match ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {

@@ -51,13 +51,11 @@ pub(crate) enum AgentsAct {
     Inbox,
 }
 
-/// Act on a task.
+/// Act on programs in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum BackgroundAct {
     Wait,
     Interact,
     Cancel,
     List,
-    /// About subagents.
-    Agents(AgentsAct),
 }

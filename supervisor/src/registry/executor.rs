@@ -10,7 +10,7 @@ use callgate_policy::sql::Dialect;
 use callgate_tools::database::sql;
 use serde_json::{Value, json};
 
-use super::acts::{Act, Delegation, Hosted};
+use super::acts::{AgentsAct, BackgroundAct, Delegation, Hosted};
 use super::declared::Declared;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst, ReadsDocument};
 use super::searches::Searches;
@@ -41,7 +41,7 @@ pub(crate) struct WorkerTool {
 pub(crate) enum ProgramTool {
     /// A program that runs to its end; its output is the result.
     Plain(Arc<dyn Prepare>),
-    /// The same, where a file in the workspace says which program.
+    /// Such a program, where a file in the workspace says which.
     Tests(Arc<dyn Prepare>),
     /// A program that reads a document, and can do nothing else; the result is made of its output.
     Document(Arc<dyn ReadsDocument>),
@@ -58,8 +58,10 @@ pub(crate) enum ProgramTool {
 pub(crate) enum HostTool {
     /// The session itself.
     Session(Hosted),
-    /// The session itself, about what it has started in the background.
-    Background(Act),
+    /// The session itself, about programs in the background.
+    Background(BackgroundAct),
+    /// The session itself, about subagents that were started before.
+    Agents(AgentsAct),
     /// A subagent, in a session of its own.
     Delegate(Delegation),
     /// Whoever embeds the session: the host's own code, or a connection of its to another process, such as an MCP server.

@@ -1,9 +1,9 @@
 //! The tools there are, each under one contract whatever its origin (S0-1).
 
-mod acts;
+pub(crate) mod acts;
 mod aliases;
 mod bash;
-mod catalogue;
+pub(crate) mod catalogue;
 mod coerce;
 mod database;
 mod databases;
@@ -12,10 +12,10 @@ mod declaring;
 mod directory;
 mod error;
 mod exec_shell;
-mod executor;
+pub(crate) mod executor;
 mod files;
 pub(crate) mod hosted;
-mod kin;
+pub(crate) mod kin;
 mod layers;
 mod lifecycle;
 mod lsp;
@@ -34,7 +34,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callgate_policy::envelope::Deprecation;
-use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{Database, FileWrite, Profile};
 use callgate_policy::sql::Dialect;
 use callgate_policy::tool::{Changes, Subject};
@@ -43,9 +42,8 @@ use callgate_tools::{edit, glob, grep, read, write};
 
 use crate::origin::Origin;
 
-pub(crate) use acts::{Act, AgentsAct, Delegation, Hosted};
+pub(crate) use acts::{AgentsAct, BackgroundAct, Delegation, Hosted};
 pub(crate) use aliases::{VERSION, removed};
-pub(crate) use catalogue::not_configured;
 pub(crate) use databases::Databases;
 pub(crate) use declared::{Declared, STATE};
 pub use error::RegistryError;
@@ -108,57 +106,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds tools outside the lock (S0-25).
-    ///
-    /// # Errors
-    /// [`RegistryError::NotInTheCatalogue`] for a name that none of them has.
-    pub(crate) fn add_further<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<(), RegistryError> {
-        let catalogue = catalogue::tools()?;
-        // Those that have to be configured are added by what they are configured with.
-        for name in names.into_iter().filter(|name| !catalogue::is_configured(name)) {
-            let Some(tool) = catalogue.iter().find(|tool| tool.name == name) else {
-                let known = Self::further()?.join(", ");
-                return Err(RegistryError::NotInTheCatalogue { tool: name.to_owned(), known });
-            };
-            if self.find(name).is_none() {
-                self.tools.push(tool.clone());
-            }
-        }
-        Ok(())
-    }
-
-    /// The names of the tools outside the lock, which a session has if it asks for them.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub fn further() -> Result<Vec<String>, RegistryError> {
-        let configured = catalogue::configured().map(str::to_owned);
-        Ok(catalogue::tools()?.into_iter().map(|tool| tool.name).chain(configured).collect())
-    }
-
-    /// Adds `azure_devops`, for an organization.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub(crate) fn add_azure(&mut self, azure: Arc<Azure>) -> Result<(), RegistryError> {
-        self.tools.push(services::azure_devops(azure)?);
-        Ok(())
-    }
-
-    /// Adds `rlm_query`, which asks whom a manifest names.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub(crate) fn add_rlm(&mut self, rlm: Arc<Rlm>) -> Result<(), RegistryError> {
-        self.tools.push(services::rlm_query(rlm)?);
-        Ok(())
-    }
-
-    /// True if a tool of this name is there only where it is configured: a rule about it is no mistake elsewhere.
-    pub(crate) fn has_to_be_configured(name: &str) -> bool {
-        catalogue::is_configured(name)
-    }
-
     /// Adds `web_search`, which asks whom a manifest names.
     ///
     /// # Errors
@@ -173,67 +120,6 @@ impl Registry {
     /// Searches that a session has made before, in an earlier process.
     pub(crate) fn have_searched(&self, times: u64) {
         self.tools.iter().filter_map(|tool| tool.executor.searches()).for_each(|searches| searches.have_been(times));
-    }
-
-    /// Adds `task`, if there is an agent that it can start.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub(crate) fn add_task(&mut self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
-        if agents.values().any(|agent| agent.mode.is_subagent()) {
-            self.tools.push(hosted::task(agents)?);
-        }
-        Ok(())
-    }
-
-    /// Adds those of the tools about subagents that are asked for, if there is an agent that they can start. A name that others have
-    /// is theirs.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub(crate) fn add_agents(
-        &mut self,
-        agents: &BTreeMap<String, Agent>,
-        is_asked_for: impl Fn(&str) -> bool,
-    ) -> Result<(), RegistryError> {
-        if !agents.values().any(|agent| agent.mode.is_subagent()) {
-            return Ok(());
-        }
-        for tool in hosted::agents::tools(agents)? {
-            if is_asked_for(&tool.name) && !self.has(&tool.name) {
-                self.tools.push(tool);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the tool by which a subagent reads what its parent sends it, if that has the one that sends.
-    ///
-    /// # Errors
-    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
-    pub(crate) fn add_inbox(&mut self) -> Result<(), RegistryError> {
-        if self.has("agent_send_input") && !self.has(hosted::agents::INBOX) {
-            self.tools.push(hosted::agents::inbox()?);
-        }
-        Ok(())
-    }
-
-    /// A misspelt name would be missed only when the agent is at work.
-    pub(crate) fn know_tools_of(&self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
-        let is_known = |name: &str| Subject::of_locked(name).is_some() || self.knows(name);
-        for (agent, declared) in agents {
-            if let Some(tool) = declared.tools.iter().flatten().find(|name| !is_known(name)) {
-                let known = self.names().join(", ");
-                return Err(RegistryError::UnknownToAgent { agent: agent.clone(), tool: tool.clone(), known });
-            }
-        }
-        Ok(())
-    }
-
-    /// True if a tool of this name is there, or could be: servers come and go.
-    fn knows(&self, name: &str) -> bool {
-        let is_here = self.tools.iter().any(|tool| tool.is_called(name));
-        is_here || self.is_left_out(name) || catalogue::is_configured(name) || name.starts_with("mcp__")
     }
 
     /// Those of its tools for which something holds.
@@ -279,19 +165,6 @@ impl Registry {
                 *tool = tool.clone().parameters(parameters);
             }
         }
-        Ok(())
-    }
-
-    /// Keeps only the tools that a manifest offers (S4-1).
-    ///
-    /// # Errors
-    /// [`RegistryError::Unknown`] for a name that no tool has: a misspelt one would be missed only when it is called.
-    pub(crate) fn offer_only(&mut self, names: &[String]) -> Result<(), RegistryError> {
-        if let Some(unknown) = names.iter().find(|name| !self.knows(name)) {
-            let known = self.names().join(", ");
-            return Err(RegistryError::Unknown { tool: unknown.clone(), known });
-        }
-        self.tools.retain(|tool| names.iter().any(|name| tool.is_called(name)));
         Ok(())
     }
 

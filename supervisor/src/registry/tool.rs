@@ -132,7 +132,7 @@ impl Tool {
     }
 
     /// One of callgate's own, with its contract as text.
-    pub(super) fn bundled(
+    pub(crate) fn bundled(
         name: &'static str,
         (description, parameters, output): (&str, &str, &str),
         executor: Executor,
@@ -173,7 +173,7 @@ impl Tool {
 
     /// Kin of these.
     #[must_use]
-    pub(super) fn kin(self, kin: &[Kin]) -> Self {
+    pub(crate) fn kin(self, kin: &[Kin]) -> Self {
         Self { kin: kin.to_vec(), ..self }
     }
 

@@ -15,7 +15,6 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile;
 use callgate_policy::rules::{Rule, RuleScope, RuleSet, RuleSource};
 
-use super::agents::Kept;
 use super::family::Reared;
 use super::lineage::Lineage;
 use super::open::{bounds, effective};
@@ -23,9 +22,10 @@ use super::rules::rules;
 use super::sources::{Inherited, has_skills};
 use super::written::{chosen_by_calls, replaced_by_calls};
 use super::{Session, SessionSpec};
+use crate::agents::kept::Kept;
+use crate::agents::tools::INBOX;
 use crate::open_error::OpenError;
 use crate::place::Place;
-use crate::registry::hosted::agents::INBOX;
 use crate::registry::hosted::skill;
 use crate::registry::{Registry, Tool, ToolState};
 

@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Session;
-use super::agents::{Agents, Kept};
+use crate::agents::kept::{Agents, Kept};
 use crate::bounds::{AGENTS_MAX, FAMILY_MAX};
 use crate::credentials::Credentials;
 use crate::gate::people::Approver;

@@ -6,9 +6,9 @@ use callgate_policy::effective::Bound;
 use callgate_policy::rules::RuleSet;
 use callgate_worker::way::Id;
 
-use super::agents::Kept;
 use super::family::Ancestry;
 use super::sources::Inherited;
+use crate::agents::kept::Kept;
 use crate::gate::{Halt, Watchdogs};
 use crate::store::Parent;
 use crate::supervisor::Supervisor;

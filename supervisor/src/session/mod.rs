@@ -1,8 +1,6 @@
 //! A confined place for one agent's calls.
 
 mod abort;
-mod agents;
-mod background;
 mod barred;
 mod believed;
 mod child;
@@ -21,8 +19,6 @@ mod tools;
 mod warning;
 mod written;
 
-pub(crate) use agents::{AgentStatus, Kept, Swarm};
-pub(crate) use background::{Background, Ended, Status, Stop, Task};
 pub(crate) use child::Opening;
 pub(crate) use endpoint::Served;
 pub use family::{AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask};
@@ -51,6 +47,7 @@ use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::variable::Variables;
 
 use crate::aborts::Aborts;
+use crate::background::kept::Background;
 use crate::confine::{Launcher, Stdio, Terminal, TerminalError, WindowSize};
 use crate::etc;
 use crate::gate::Gate;

@@ -21,7 +21,6 @@ use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
-use super::background::Background;
 use super::barred::Barred;
 use super::believed::Believed;
 use super::policy_files;
@@ -33,6 +32,7 @@ use super::{
     WatchdogObject,
 };
 use crate::aborts::Aborts;
+use crate::background::kept::Background;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::credentials::Credentials;
 use crate::facts;

@@ -1,19 +1,15 @@
 //! The locked tools that the session itself answers. They read, write and start nothing outside it, so they need no sandbox;
 //! what they are given is a model's all the same, and is bounded by their schemas.
 
-pub(crate) mod agents;
-pub(crate) mod background;
 mod plan;
 mod question;
 pub(crate) mod skill;
-mod task;
 mod todo;
 pub(crate) mod tool_search;
 
 use super::{RegistryError, Tool};
 
 pub(super) use plan::update_plan;
-pub(super) use task::task;
 
 pub use skill::{Skill, SkillLeftOut, Skills};
 

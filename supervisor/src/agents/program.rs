@@ -1,0 +1,128 @@
+//! A program that is an agent: its prompt is what it reads, its answer what it prints.
+
+use std::sync::Arc;
+
+use callgate_policy::envelope::Changes;
+use callgate_policy::need::ShellNeed;
+use callgate_policy::remarks::remarks;
+use callgate_worker::protocol::ProgramEnd;
+
+use crate::call::error::error_text;
+use crate::call::spawn::OfAgent;
+use crate::causes::with_causes;
+use crate::confine::Endpoint;
+use crate::registry::started;
+use crate::run::{FOREVER, Listener, Orders, ProgramEnded, Running, Stream, Streams, keep_last};
+use crate::session::{AgentService, Served, Session};
+
+/// Most bytes of an answer.
+const ANSWER_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes of what a program says on standard error when it fails.
+const COMPLAINT_MAX: usize = 4 * 1024;
+
+/// Answer of a subagent or what went wrong, in words; and what is known of its program however it ended.
+pub(super) struct Answered {
+    pub(super) output: Result<String, String>,
+    pub(super) changes: Option<Changes>,
+}
+
+/// Output of an agent's program.
+#[derive(Default)]
+struct Answering {
+    /// At most one byte more than an answer may have.
+    answer: Vec<u8>,
+    /// The end of its standard error.
+    complaint: Vec<u8>,
+}
+
+impl Listener for Answering {
+    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+        match stream {
+            Stream::Out => {
+                let room = (ANSWER_MAX + 1).saturating_sub(self.answer.len());
+                self.answer.extend(&piece[..piece.len().min(room)]);
+            }
+            Stream::Err => keep_last(&mut self.complaint, piece, COMPLAINT_MAX),
+        }
+    }
+
+    fn has_enough(&self) -> bool {
+        self.answer.len() > ANSWER_MAX
+    }
+}
+
+/// Runs a program as the agent: the prompt on its standard input, its answer on standard output.
+pub(super) async fn run_program(
+    child: Arc<Session>,
+    argv: Vec<String>,
+    prompt: String,
+    service: Option<Arc<AgentService>>,
+) -> Result<Answered, String> {
+    if let Some(ShellNeed::Program { argv }) =
+        argv.first().map(|program| started(&[program.as_str().into()], &child.root()))
+        && let Some(why) = argv.first().and_then(|program| child.chosen_by_calls(program))
+    {
+        return Err(format!("{why}; a runner is a program that no call can change"));
+    }
+    let failed = |what: &str, error: &dyn std::error::Error| format!("{}: {what}: {}", argv[0], with_causes(error));
+    let (streams, input) = Streams::piped().map_err(|error| failed("make its pipes", &error))?;
+    let (stdio, outputs) = streams.into_parts();
+    // It is a part of the child, and ends with it.
+    let turn = child.family.agents_program.take(crate::turn::Concurrency::SideBySide).await;
+    let (served, endpoint) = match service {
+        Some(service) => {
+            let (ours, brokers) = Endpoint::pair().map_err(|error| failed("make its endpoint", &error))?;
+            (Some(Served::new(ours, service)), Some(brokers))
+        }
+        None => (None, None),
+    };
+    let agents = OfAgent { turn, endpoint };
+    let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
+    // What it says besides is not counted: it is a session's own program, which prints as much as it wants to.
+    let mut bounds = child.sandbox.bounds;
+    bounds.output = u64::MAX;
+    let mut program = Running::of(program, outputs, (bounds, FOREVER));
+    let mut heard = Answering::default();
+    // It is served for as long as it runs, and its calls end with it.
+    let mut served = served;
+    let ended = {
+        let serve = async {
+            if let Some(served) = &mut served {
+                served.serve(&child).await;
+            }
+        };
+        let feed = async {
+            tokio::join!(input.feed(prompt.as_bytes()), serve);
+        };
+        program.follow(&mut heard, feed, Orders::None).await
+    };
+    if let Some(served) = served {
+        served.end().await;
+    }
+    let ProgramEnded { end, took, .. } = ended.map_err(|error| failed("wait for its end", &error))?;
+    let changes = child.report(program.program(), &end, took).metadata.changes;
+    let output = match heard {
+        Answering { answer, .. } if answer.len() > ANSWER_MAX => {
+            Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]))
+        }
+        Answering { answer, .. } if end.code == Some(0) => Ok(String::from_utf8_lossy(&answer).into_owned()),
+        Answering { complaint, .. } => {
+            let failure = format!("{}: {}", argv[0], failure(&child, &end, &complaint));
+            let notes = changes.iter().flat_map(|changes| remarks(changes, true));
+            Err(std::iter::once(failure).chain(notes).collect::<Vec<_>>().join("; "))
+        }
+    };
+    Ok(Answered { output, changes })
+}
+
+/// Reason why an agent's program gave no answer, with the last that it wrote.
+fn failure(child: &Session, end: &ProgramEnd, complaint: &[u8]) -> String {
+    let ended = match (end.code, end.signal) {
+        (Some(code), _) => format!("it ended with status {code}"),
+        (None, Some(signal)) => format!("it was ended by signal {signal}"),
+        (None, None) => "it was ended".to_owned(),
+    };
+    let limit = child.ended_for(end).map(|denial| format!(" ({}: {})", denial.asked, denial.reason));
+    let words = String::from_utf8_lossy(complaint);
+    format!("{ended}{}; it had written: {}", limit.unwrap_or_default(), words.trim_end())
+}
