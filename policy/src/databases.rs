@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::error::Fault;
 use crate::document::table::{Table, choice, name, text, wrong};
-use crate::document::tree::{Node, Value, Whole};
+use crate::document::tree::{DocumentValue, Node, Whole};
 use crate::document::yaml;
 use crate::sql::Dialect;
 
@@ -30,27 +30,27 @@ pub const MAX_BYTES: usize = 64 * 1024;
 
 /// A database that somebody has configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Database {
+pub struct ConfiguredDatabase {
     /// By which calls name it.
     pub alias: String,
     /// Which kind of database it is.
     pub dialect: Dialect,
     /// Where it is.
-    pub at: At,
+    pub at: DatabasePlace,
 }
 
 /// Where a database is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum DatabasePlace {
     /// In a file.
     File(String),
     /// At a server.
-    Server(Server),
+    Server(DatabaseServer),
 }
 
 /// A server, and who connects to it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct DatabaseServer {
     /// A name or an address.
     pub host: String,
     /// Its port.
@@ -62,13 +62,13 @@ pub struct Server {
     /// With which password.
     pub password: Option<String>,
     /// Protection that the connection must have.
-    pub tls: Tls,
+    pub tls: TlsMode,
 }
 
 /// Protection of a connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tls {
+pub enum TlsMode {
     /// TLS where the server offers it, with any certificate. But a password goes to no other host than this one without a
     /// certificate that this host's authorities vouch for.
     #[default]
@@ -79,7 +79,7 @@ pub enum Tls {
     Insecure,
 }
 
-impl Tls {
+impl TlsMode {
     /// The names of all of them.
     pub const NAMES: [&str; 3] = ["prefer", "verify", "insecure"];
 
@@ -95,7 +95,7 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for DatabaseServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, database, user, .. } = self;
         f.debug_struct("Server")
@@ -121,7 +121,10 @@ pub fn usual_port(dialect: Dialect) -> u16 {
 ///
 /// # Errors
 /// [`DatabasesError`], which shows nothing of the file.
-pub fn parse(source: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Database>, DatabasesError> {
+pub fn parse(
+    source: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<ConfiguredDatabase>, DatabasesError> {
     read(source, &variable).map_err(|fault: Fault| {
         let error = fault.into_error(source, "");
         DatabasesError { line: error.line(), why: error.message().to_owned() }
@@ -136,20 +139,20 @@ pub struct DatabasesError {
     why: String,
 }
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn read(source: &str, variable: Variable<'_>) -> Result<Vec<Database>, Fault> {
+fn read(source: &str, variable: VariableLookup<'_>) -> Result<Vec<ConfiguredDatabase>, Fault> {
     let whole = Whole { what: "list of databases", most: MAX_BYTES, empty: "write `databases:` and an alias" };
     let mut top = Table::of(whole.parse(source, yaml::parse)?, "the list", &["databases"])?;
     let all = top.required("databases", |node| {
-        let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table of aliases")) };
+        let DocumentValue::Table(entries) = node.value else { return Err(wrong(&node, "a table of aliases")) };
         let one = |entry: crate::document::tree::Entry| database(entry.key, entry.node, variable);
         entries.into_iter().map(one).collect::<Result<Vec<_>, _>>()
     })?;
     Ok(all)
 }
 
-fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Database, Fault> {
+fn database(alias: String, node: Node, variable: VariableLookup<'_>) -> Result<ConfiguredDatabase, Fault> {
     let keys = ["type", "path", "host", "port", "database", "user", "password", "tls"];
     let span = node.span.clone();
     let mut table = Table::of(node, "a database", &keys)?;
@@ -177,8 +180,8 @@ fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Databas
         filled(&name(node)?, variable).map_err(|why| Fault::new(span, why))
     };
     let at = match dialect {
-        Dialect::Sqlite => At::File(table.required("path", value)?),
-        Dialect::Postgres | Dialect::Mysql => At::Server(Server {
+        Dialect::Sqlite => DatabasePlace::File(table.required("path", value)?),
+        Dialect::Postgres | Dialect::Mysql => DatabasePlace::Server(DatabaseServer {
             host: table.required("host", value)?,
             port: table.optional("port", |node| port(node, variable))?.unwrap_or(usual_port(dialect)),
             database: table.required("database", value)?,
@@ -187,25 +190,25 @@ fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Databas
                 let span = node.span.clone();
                 filled(&text(node)?, variable).map_err(|why| Fault::new(span, why))
             })?,
-            tls: table.optional("tls", |node| choice(node, Tls::of_name, &Tls::NAMES))?.unwrap_or_default(),
+            tls: table.optional("tls", |node| choice(node, TlsMode::of_name, &TlsMode::NAMES))?.unwrap_or_default(),
         }),
     };
-    Ok(Database { alias, dialect, at })
+    Ok(ConfiguredDatabase { alias, dialect, at })
 }
 
-fn port(node: Node, variable: Variable<'_>) -> Result<u16, Fault> {
+fn port(node: Node, variable: VariableLookup<'_>) -> Result<u16, Fault> {
     let span = node.span.clone();
     let bad = || Fault::new(span.clone(), "a port is a number from 1 to 65535");
     let number = match &node.value {
-        Value::Integer(number) => u16::try_from(*number).ok(),
-        Value::Text(text) => filled(text, variable).map_err(|why| Fault::new(span.clone(), why))?.parse().ok(),
-        Value::Table(_) | Value::Array(_) | Value::Bool(_) | Value::Other(_) => None,
+        DocumentValue::Integer(number) => u16::try_from(*number).ok(),
+        DocumentValue::Text(text) => filled(text, variable).map_err(|why| Fault::new(span.clone(), why))?.parse().ok(),
+        DocumentValue::Table(_) | DocumentValue::Array(_) | DocumentValue::Bool(_) | DocumentValue::Other(_) => None,
     };
     number.filter(|port| *port > 0).ok_or_else(bad)
 }
 
 /// With the value of each `${NAME}`.
-fn filled(text: &str, variable: Variable<'_>) -> Result<String, String> {
+fn filled(text: &str, variable: VariableLookup<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -222,7 +225,7 @@ fn filled(text: &str, variable: Variable<'_>) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<Database>, String> {
+    fn parsed(text: &str) -> Result<Vec<ConfiguredDatabase>, String> {
         let variable = |name: &str| (name == "SECRET").then(|| "hunter22".to_owned());
         parse(text, variable).map_err(|error| error.to_string())
     }
@@ -231,20 +234,24 @@ mod tests {
     fn x4_15_aliases_with_variables() {
         let text = "databases:\n  shop:\n    type: sqlite\n    path: /srv/shop.db\n  orders:\n    type: postgres\n    host: db\n    \
                     database: orders\n    user: reader\n    password: a${SECRET}b\n    tls: verify\n";
-        let server = Server {
+        let server = DatabaseServer {
             host: "db".to_owned(),
             port: 5432,
             database: "orders".to_owned(),
             user: "reader".to_owned(),
             password: Some("ahunter22b".to_owned()),
-            tls: Tls::Verify,
+            tls: TlsMode::Verify,
         };
-        let file = At::File("/srv/shop.db".to_owned());
+        let file = DatabasePlace::File("/srv/shop.db".to_owned());
         let found = parsed(text).expect("databases");
         assert!(!format!("{found:?}").contains("hunter22"));
         let expected = vec![
-            Database { alias: "shop".to_owned(), dialect: Dialect::Sqlite, at: file },
-            Database { alias: "orders".to_owned(), dialect: Dialect::Postgres, at: At::Server(server) },
+            ConfiguredDatabase { alias: "shop".to_owned(), dialect: Dialect::Sqlite, at: file },
+            ConfiguredDatabase {
+                alias: "orders".to_owned(),
+                dialect: Dialect::Postgres,
+                at: DatabasePlace::Server(server),
+            },
         ];
         assert_eq!(found, expected);
     }

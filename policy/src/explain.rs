@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::effective::{EffectiveSet, Origin, Scope};
 use crate::pattern::HostPattern;
-use crate::plan::protect::Guard;
+use crate::plan::protect::NameGuard;
 use crate::plan::protect::names::{FREE, NAMES};
 use crate::plan::{Exactness, Extent, FsAccess, FsRule, Network, ProgramRule, SessionPlan, Strength};
 
@@ -93,9 +93,9 @@ impl fmt::Display for SessionPlan {
             writeln!(f, "kept in trees that are written, at any depth and in any case, unless granted by name")?;
             for group in NAMES {
                 let how = match group.guard {
-                    Guard::GitConfig => " (judged by content)",
-                    Guard::Temporary => " (each for the session that made it)",
-                    Guard::Closed | Guard::Repository => "",
+                    NameGuard::GitConfig => " (judged by content)",
+                    NameGuard::Temporary => " (each for the session that made it)",
+                    NameGuard::Closed | NameGuard::Repository => "",
                 };
                 writeln!(f, "  {}{how}  ← {}", group.patterns.join(" "), group.reason)?;
             }

@@ -135,7 +135,7 @@ struct NotUtf8 {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Wire {
+enum PathWire {
     Text(String),
     Bytes(NotUtf8),
 }
@@ -151,9 +151,9 @@ impl Serialize for HostPath {
 
 impl<'de> Deserialize<'de> for HostPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Wire::deserialize(deserializer)? {
-            Wire::Text(text) => Ok(Self(text.into())),
-            Wire::Bytes(NotUtf8 { b64 }) => {
+        match PathWire::deserialize(deserializer)? {
+            PathWire::Text(text) => Ok(Self(text.into())),
+            PathWire::Bytes(NotUtf8 { b64 }) => {
                 let bytes = STANDARD.decode(b64).map_err(serde::de::Error::custom)?;
                 Ok(Self(std::ffi::OsString::from_vec(bytes).into()))
             }

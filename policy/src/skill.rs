@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::error::{Fault, ManifestError};
 use crate::document::table::{Table, list, text, wrong};
-use crate::document::tree::{Node, Value, Whole};
+use crate::document::tree::{DocumentValue, Node, Whole};
 use crate::document::yaml;
 
 /// Most bytes of a front matter.
@@ -132,9 +132,11 @@ fn one_line(text: &str) -> Option<String> {
 fn tools(node: Node) -> Result<Vec<String>, Fault> {
     let span = node.span.clone();
     let tools = match node.value {
-        Value::Text(text) => apart(&text),
-        Value::Array(_) => list(node, line)?,
-        Value::Table(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => return Err(wrong(&node, "a string")),
+        DocumentValue::Text(text) => apart(&text),
+        DocumentValue::Array(_) => list(node, line)?,
+        DocumentValue::Table(_) | DocumentValue::Integer(_) | DocumentValue::Bool(_) | DocumentValue::Other(_) => {
+            return Err(wrong(&node, "a string"));
+        }
     };
     let sound = tools.len() <= TOOLS_MAX && tools.iter().all(|tool| one_line(tool).is_some_and(|line| line == *tool));
     let why = || Fault::new(span, format!("it lists more than {TOOLS_MAX} tools, or holds a control character"));

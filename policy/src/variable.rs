@@ -4,7 +4,7 @@ use crate::path::HostPath;
 
 /// A name that patterns may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Variable {
+pub(crate) enum PatternVariable {
     /// `{workspace}`: its root and the further roots.
     Workspace,
     /// `{ad-hoc}`: the directories of files that are open without being in the workspace.
@@ -13,7 +13,7 @@ pub(crate) enum Variable {
     UserData,
 }
 
-impl Variable {
+impl PatternVariable {
     /// All of them, as they are written.
     pub(crate) const ALL: [(&str, Self); 3] =
         [("{workspace}", Self::Workspace), ("{ad-hoc}", Self::AdHoc), ("{user-data}", Self::UserData)];
@@ -68,11 +68,11 @@ impl Variables {
         &self.workspace
     }
 
-    pub(crate) fn dirs(&self, variable: Variable) -> &[HostPath] {
+    pub(crate) fn dirs(&self, variable: PatternVariable) -> &[HostPath] {
         match variable {
-            Variable::Workspace => &self.workspace,
-            Variable::AdHoc => &self.ad_hoc,
-            Variable::UserData => &self.user_data,
+            PatternVariable::Workspace => &self.workspace,
+            PatternVariable::AdHoc => &self.ad_hoc,
+            PatternVariable::UserData => &self.user_data,
         }
     }
 }

@@ -16,7 +16,7 @@ use callgate_policy::manifest::{Credential, CredentialSource, Form};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, SessionPlan};
 use callgate_worker::protocol::SealedCredential;
-use callgate_worker::way::Way;
+use callgate_worker::way::FollowedPath;
 use rustix::fs::MemfdFlags;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -205,7 +205,7 @@ fn in_file(path: &HostPath, changeable: &Changeable) -> Result<(Zeroizing<String
         Ok(below) => host::home().ok_or("there is no home directory")?.join(below),
         Err(_) => path.as_path().to_owned(),
     };
-    let way = Way::follow(&path).map_err(|errno| io::Error::from(errno).to_string())?;
+    let way = FollowedPath::follow(&path).map_err(|errno| io::Error::from(errno).to_string())?;
     let file = PrivateFile::at(way, changeable, "read")?;
     let real = file.real_path()?;
     let opened = file.open()?;

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::owner;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::etc::{Attributes, ByName, Directory, Found, Kind, Readable, Reading, by_name};
+use callgate_policy::plan::etc::{
+    Attributes, ByName, EntryKind, EtcReading, Readable, ReadablePart, WalkedDirectory, by_name,
+};
 use callgate_policy::plan::shared::{self, TREES};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 
@@ -42,7 +44,7 @@ pub(crate) fn shared() -> Vec<Readable> {
 /// name. `None` if the path is readable, or lies elsewhere.
 pub(crate) fn not_shared(path: &Path, shared: &[Readable]) -> Option<PathBuf> {
     let lies_in_tree = TREES.iter().any(|tree| path.starts_with(tree) && path != Path::new(tree));
-    let is_readable = |readable: &Readable| readable.reading != Reading::Names && path.starts_with(&readable.path);
+    let is_readable = |readable: &Readable| readable.reading != EtcReading::Names && path.starts_with(&readable.path);
     if !lies_in_tree || shared.iter().any(is_readable) {
         return None;
     }
@@ -66,8 +68,8 @@ fn walked(top: &OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
         );
     }
     match found {
-        Found::Whole => vec![Readable { path: path.into(), reading: Reading::Tree }],
-        Found::Parts { mut parts, .. } => {
+        ReadablePart::Whole => vec![Readable { path: path.into(), reading: EtcReading::Tree }],
+        ReadablePart::Parts { mut parts, .. } => {
             parts.sort_unstable(); // the order of a directory is nobody's
             parts
         }
@@ -117,8 +119,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn directory(&mut self, opened: &OwnedFd, path: HostPath, depth: usize) -> Found {
-        let mut directory = Directory::new(path.clone());
+    fn directory(&mut self, opened: &OwnedFd, path: HostPath, depth: usize) -> ReadablePart {
+        let mut directory = WalkedDirectory::new(path.clone());
         let Ok(entries) = Dir::read_from(opened) else {
             directory.hidden(true);
             return directory.close();
@@ -145,7 +147,7 @@ impl Walk {
 
     fn entry(
         &mut self,
-        directory: &mut Directory,
+        directory: &mut WalkedDirectory,
         (parent, name, kind): (&OwnedFd, &OsStr, FileType),
         path: HostPath,
         depth: usize,
@@ -159,8 +161,8 @@ impl Walk {
             ByName::Open => {}
         }
         match attributes(parent.as_fd(), name).filter(|about| self.rule.fits(about)) {
-            Some(about) if about.kind == Kind::File => directory.file(path),
-            Some(_) if !self.rule.enters(&path) => directory.directory(path, Found::Whole),
+            Some(about) if about.kind == EntryKind::File => directory.file(path),
+            Some(_) if !self.rule.enters(&path) => directory.directory(path, ReadablePart::Whole),
             Some(_) if depth > 0 => match open(parent.as_fd(), name) {
                 Some(opened) => {
                     let found = self.directory(&opened, path.clone(), depth - 1);
@@ -185,11 +187,11 @@ fn attributes(parent: impl AsFd, name: &OsStr) -> Option<Attributes> {
     let wanted = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID;
     let about = rustix::fs::statx(parent, name, flags, wanted).ok()?;
     let kind = match FileType::from_raw_mode(about.stx_mode.into()) {
-        FileType::Directory => Kind::Directory,
-        FileType::RegularFile => Kind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::RegularFile => EntryKind::File,
         FileType::Symlink => return None,
         FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => {
-            Kind::Other
+            EntryKind::Other
         }
     };
     Some(Attributes {
@@ -240,7 +242,7 @@ mod tests {
         top
     }
 
-    fn parts(top: &tempfile::TempDir) -> Vec<(String, Reading)> {
+    fn parts(top: &tempfile::TempDir) -> Vec<(String, EtcReading)> {
         let found = readable_in(open(CWD, top.path().as_os_str()).expect("a scratch directory"));
         found.into_iter().map(|part| (part.path.to_string(), part.reading)).collect()
     }
@@ -254,12 +256,12 @@ mod tests {
             return;
         }
         let wanted = [
-            ("/etc/closing/f", Reading::File),
-            ("/etc/mixed", Reading::Names),
-            ("/etc/mixed/f", Reading::File),
-            ("/etc/mixed/sub", Reading::Tree),
-            ("/etc/open", Reading::Tree),
-            ("/etc/plain", Reading::File),
+            ("/etc/closing/f", EtcReading::File),
+            ("/etc/mixed", EtcReading::Names),
+            ("/etc/mixed/f", EtcReading::File),
+            ("/etc/mixed/sub", EtcReading::Tree),
+            ("/etc/open", EtcReading::Tree),
+            ("/etc/plain", EtcReading::File),
         ];
         assert_eq!(parts(&top), wanted.map(|(path, reading)| (path.to_owned(), reading)));
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -271,10 +273,13 @@ mod tests {
         let top = furnished();
         let opened = open(CWD, top.path().as_os_str()).unwrap();
         let found = Walk { left: 3, rule: Rule::Etc }.directory(&opened, ETC.into(), DEPTH);
-        assert!(matches!(found, Found::Parts { parts, lists: false } if parts.len() <= 3));
+        assert!(matches!(found, ReadablePart::Parts { parts, lists: false } if parts.len() <= 3));
         let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(&opened, ETC.into(), 0);
-        let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == Reading::File);
-        assert!(matches!(&found, Found::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)), "{found:?}");
+        let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == EtcReading::File);
+        assert!(
+            matches!(&found, ReadablePart::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)),
+            "{found:?}"
+        );
     }
 
     /// Files that somebody else than root keeps beside toolchains, and what root keeps for itself, is not shared.
@@ -309,18 +314,22 @@ mod tests {
             found.into_iter().map(|part| (part.path.to_string(), part.reading)).collect::<Vec<_>>()
         };
         let wanted = [
-            ("/opt/app", Reading::Names),
-            ("/opt/app/etc/deep/open", Reading::File),
-            ("/opt/app/run", Reading::File),
+            ("/opt/app", EtcReading::Names),
+            ("/opt/app/etc/deep/open", EtcReading::File),
+            ("/opt/app/run", EtcReading::File),
             // What lies deeper than is looked at goes with its directory.
-            ("/opt/tool", Reading::Tree),
+            ("/opt/tool", EtcReading::Tree),
         ];
         assert_eq!(parts(), wanted.map(|(path, reading)| (path.to_owned(), reading)));
         std::os::unix::fs::chown(at("mine"), Some(0), Some(0)).unwrap();
         ["mine/.env", "app/.env", "app/etc/deep/key"].iter().for_each(|file| mode(file, 0o644));
-        assert_eq!(parts(), [("/opt".to_owned(), Reading::Tree)], "one rule is enough where nothing is anybody's own");
+        assert_eq!(
+            parts(),
+            [("/opt".to_owned(), EtcReading::Tree)],
+            "one rule is enough where nothing is anybody's own"
+        );
         mode("", 0o777);
-        assert_eq!(parts(), [("/opt".to_owned(), Reading::Tree)], "a toolchain that was opened to all users");
+        assert_eq!(parts(), [("/opt".to_owned(), EtcReading::Tree)], "a toolchain that was opened to all users");
         mode("", 0o1777);
         assert_eq!(parts(), [], "a place for everybody's files");
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
-use callgate_policy::plan::etc::{Readable, Reading};
+use callgate_policy::plan::etc::{EtcReading, Readable};
 use callgate_policy::plan::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use callgate_worker::way::{Id, Link};
 
@@ -187,9 +187,9 @@ impl Search {
             let is_root = ["/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
             // Of a directory in which not everything is everybody's, the rest is: its programs are granted one by one.
             let mut shared = self.shared.iter().filter(|readable| match readable.reading {
-                Reading::Tree => real.as_path().starts_with(&readable.path),
-                Reading::File => readable.path.as_path().parent() == Some(real.as_path()),
-                Reading::Names => false,
+                EtcReading::Tree => real.as_path().starts_with(&readable.path),
+                EtcReading::File => readable.path.as_path().parent() == Some(real.as_path()),
+                EtcReading::Names => false,
             });
             let system = is_root || shared.next().is_some();
             let toolchain = self.toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{AskedFor, Extent, FsRule, Identity, Seen};
-use callgate_worker::asked::Asked;
+use callgate_worker::asked::AskedPlaces;
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::{Id, Link, Way};
+use callgate_worker::way::{FollowedPath, Id, Link};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -65,7 +65,7 @@ impl Place {
     /// Finds a directory. Root goes no way that a stranger laid.
     pub(crate) fn find(path: &Path) -> Result<Self, Unusable> {
         let spelt = HostPath::from(std::path::absolute(path).map_err(Unusable::Io)?);
-        let way = Way::follow(path)?;
+        let way = FollowedPath::follow(path)?;
         let stat = *way.stat();
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(Unusable::NotADirectory);
@@ -153,7 +153,7 @@ pub(crate) struct Changeable {
     /// How many of these, the first, are only what this session may write.
     written: usize,
     /// Places that were asked for, and that only an earlier session may have been able to write.
-    asked: Asked,
+    asked: AskedPlaces,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
@@ -171,10 +171,10 @@ impl Changeable {
             paths.extend(place.repositories());
         }
         let ids_of = |paths: &[HostPath]| -> Vec<Id> {
-            paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
+            paths.iter().filter_map(|path| Some(FollowedPath::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
-        Self { ids, paths, written: written.len(), asked: Asked::of(asked, user), mounts: mountinfo::read().ok() }
+        Self { ids, paths, written: written.len(), asked: AskedPlaces::of(asked, user), mounts: mountinfo::read().ok() }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
@@ -209,8 +209,8 @@ impl Changeable {
     }
 
     /// Follows a path. `None` if it is not there, or if a call may have put a link in its way; then the link comes with it.
-    pub(crate) fn follow(&self, path: &Path) -> Result<Option<Way>, PathBuf> {
-        let Ok(way) = Way::follow(path) else { return Ok(None) };
+    pub(crate) fn follow(&self, path: &Path) -> Result<Option<FollowedPath>, PathBuf> {
+        let Ok(way) = FollowedPath::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
     }
 }
@@ -230,7 +230,7 @@ impl TypedPath {
     /// # Errors
     /// The kernel's own.
     pub fn follow(path: &Path) -> io::Result<Self> {
-        let way = Way::follow(path)?;
+        let way = FollowedPath::follow(path)?;
         Ok(Self { typed: path.to_owned(), real: way.real_path()?, links: way.links })
     }
 
@@ -323,27 +323,27 @@ pub(crate) fn look<'a>(
     Ok(Looked { seen, real })
 }
 
-fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<Way> {
+fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<FollowedPath> {
     let below = roots.iter().find_map(|root| Some((root, path.strip_prefix(root.path.as_path()).ok()?)));
     match below {
-        Some((root, rest)) => Way::follow_from((root.fd.as_fd(), root.path.as_path()), rest),
-        None => Way::follow(path),
+        Some((root, rest)) => FollowedPath::follow_from((root.fd.as_fd(), root.path.as_path()), rest),
+        None => FollowedPath::follow(path),
     }
 }
 
 /// Who else has a say in where this path leads, if root is about to go there.
 pub(crate) fn stranger_to(path: &Path) -> Option<Stranger> {
-    stranger_to_root(&Way::follow(path).ok()?)
+    stranger_to_root(&FollowedPath::follow(path).ok()?)
 }
 
-fn stranger_to_root(way: &Way) -> Option<Stranger> {
+fn stranger_to_root(way: &FollowedPath) -> Option<Stranger> {
     rustix::process::geteuid().is_root().then(|| stranger_on(way)).flatten()
 }
 
 /// Opens a regular file of this user's or root's for reading. Root goes no way that a stranger laid. What is opened is what was
 /// looked at: a FIFO or a device is not opened at all. `None` if it is not such a file.
 pub(crate) fn open_own_file(path: &Path) -> Option<std::fs::File> {
-    let way = Way::follow(path).ok()?;
+    let way = FollowedPath::follow(path).ok()?;
     let is_file = FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile;
     let is_own = [0, rustix::process::geteuid().as_raw()].contains(&way.stat().st_uid);
     let is_fit = is_file && is_own && stranger_to_root(&way).is_none();
@@ -352,14 +352,14 @@ pub(crate) fn open_own_file(path: &Path) -> Option<std::fs::File> {
 
 /// A file in which a person keeps what calls must not know: a regular one of this user's that nobody else reads, with one name, and
 /// no link that a call may have made leads there.
-pub(crate) struct PrivateFile(Way);
+pub(crate) struct PrivateFile(FollowedPath);
 
 impl PrivateFile {
     /// Judges the file that a way leads to. `act` is what calls could do by a second name, for the error.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn at(way: Way, changeable: &Changeable, act: &str) -> Result<Self, String> {
+    pub(crate) fn at(way: FollowedPath, changeable: &Changeable, act: &str) -> Result<Self, String> {
         if let Some(link) = changeable.planted(&way.links) {
             return Err(format!("{} on the way is a link that a call may have made", link.display()));
         }
@@ -395,7 +395,7 @@ impl PrivateFile {
 }
 
 /// Whose it is where a way leads, and who else has a say in it.
-fn stranger_on(way: &Way) -> Option<Stranger> {
+fn stranger_on(way: &FollowedPath) -> Option<Stranger> {
     let owner = way.stat().st_uid;
     let (on_the_way, uid) = way.owners.iter().find(|(_, uid)| *uid != 0 && *uid != owner && is_somebody(*uid))?;
     Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::binaries::open_to_all;
 use crate::host::{Target, User, own_uid};
-use crate::run::Run;
+use crate::run::ProgramRunner;
 
 /// A directory of its own, with a `workspace` (where callgate runs) and an `outside` (which no grant mentions). Both
 /// belong to the target's user, so that whatever is denied there is denied by callgate and not by ownership.
@@ -81,23 +81,23 @@ impl TestEnv {
     }
 
     /// As the target's user, neither weakened nor confined: for controls.
-    pub fn bare(&self) -> Run {
-        Run::bare(self.target, self.workspace())
+    pub fn bare(&self) -> ProgramRunner {
+        ProgramRunner::bare(self.target, self.workspace())
     }
 
     /// As the target's user on the target's host, not confined.
-    pub fn weakened(&self) -> Run {
-        Run::weakened(self.target, self.workspace())
+    pub fn weakened(&self) -> ProgramRunner {
+        ProgramRunner::weakened(self.target, self.workspace())
     }
 
     /// Under callgate with its defaults.
-    pub fn sandbox(&self) -> Run {
+    pub fn sandbox(&self) -> ProgramRunner {
         self.sandbox_as(self.target.user)
     }
 
     /// Under callgate with its defaults, run by another user than the one to whom the workspace belongs.
-    pub fn sandbox_as(&self, caller: User) -> Run {
-        Run::sandbox(Target { user: caller, ..self.target }, self.workspace())
+    pub fn sandbox_as(&self, caller: User) -> ProgramRunner {
+        ProgramRunner::sandbox(Target { user: caller, ..self.target }, self.workspace())
     }
 
     /// A process of the target's user, bare, that sleeps until it is dropped (two hours at most).

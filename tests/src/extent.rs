@@ -4,7 +4,7 @@ use std::thread;
 
 /// How much of the suite is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum SuiteExtent {
     /// The run that every change must pass: a part of all users, hosts and repetitions.
     Ordinary,
     /// Everything (`.ci/test --full`).
@@ -15,7 +15,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-impl Extent {
+impl SuiteExtent {
     /// Full if `CALLGATE_TESTS_FULL` is 1.
     pub fn of_this_run() -> Self {
         if variable("CALLGATE_TESTS_FULL").is_some_and(|value| value == "1") { Self::Full } else { Self::Ordinary }
@@ -24,9 +24,9 @@ impl Extent {
 
 /// One of two numbers: of an ordinary run and of a full one.
 pub fn repetitions<T>(ordinary: T, full: T) -> T {
-    match Extent::of_this_run() {
-        Extent::Ordinary => ordinary,
-        Extent::Full => full,
+    match SuiteExtent::of_this_run() {
+        SuiteExtent::Ordinary => ordinary,
+        SuiteExtent::Full => full,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use crate::extent::{self, Extent};
-use crate::run::Run;
+use crate::extent::{self, SuiteExtent};
+use crate::run::ProgramRunner;
 use crate::skips::skip;
 
 /// A kind of host, imitated by `weaken` on this one.
@@ -133,11 +133,11 @@ impl Target {
     fn lacking(self) -> Option<String> {
         match self.host {
             Host::Namespaces => {
-                let tried = Run::bare(self, "/").probe(&["unshare-all"]);
+                let tried = ProgramRunner::bare(self, "/").probe(&["unshare-all"]);
                 (!tried.is_ok()).then(|| format!("no namespaces here: {tried}"))
             }
             Host::Abi(version) | Host::BareAbi(version) => {
-                let abi = Run::bare(self, "/").probe(&["landlock-abi"]);
+                let abi = ProgramRunner::bare(self, "/").probe(&["landlock-abi"]);
                 let enough = abi.fact("abi").as_i64().is_some_and(|abi| abi >= i64::from(version));
                 (!enough).then(|| format!("an older Landlock: {abi}"))
             }
@@ -155,9 +155,9 @@ impl Target {
 #[track_caller]
 pub fn matrix(hosts: &[Host], test: impl Fn(Target)) {
     let users: &[User] = if own_uid() == 0 { &[User::Root, User::Ordinary] } else { &[User::Ordinary] };
-    let targets = match Extent::of_this_run() {
-        Extent::Full => every(hosts, users),
-        Extent::Ordinary => some(hosts, users, extent::of_this_test()),
+    let targets = match SuiteExtent::of_this_run() {
+        SuiteExtent::Full => every(hosts, users),
+        SuiteExtent::Ordinary => some(hosts, users, extent::of_this_test()),
     };
     if own_uid() != 0 {
         skip("root", "the tests do not run as root");
@@ -169,9 +169,9 @@ pub fn matrix(hosts: &[Host], test: impl Fn(Target)) {
 #[track_caller]
 pub fn matrix_as(user: User, hosts: &[Host], test: impl Fn(Target)) {
     let users = [user];
-    let targets = match Extent::of_this_run() {
-        Extent::Full => every(hosts, &users),
-        Extent::Ordinary => some(hosts, &users, extent::of_this_test()),
+    let targets = match SuiteExtent::of_this_run() {
+        SuiteExtent::Full => every(hosts, &users),
+        SuiteExtent::Ordinary => some(hosts, &users, extent::of_this_test()),
     };
     if user == User::Root && own_uid() != 0 {
         return skip("root", "the tests do not run as root");

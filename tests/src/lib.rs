@@ -20,8 +20,8 @@ pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;
 pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually, parent_of};
-pub use extent::{Extent, repetitions};
+pub use extent::{SuiteExtent, repetitions};
 pub use host::{Host, Target, User, matrix, matrix_as};
-pub use person::Person;
-pub use run::{Ended, Probe, Run};
+pub use person::UserShell;
+pub use run::{Probe, ProgramOutcome, ProgramRunner};
 pub use skips::skip;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::binaries::Binaries;
 use crate::environment::TestEnv;
-use crate::run::{Ended, Run};
+use crate::run::{ProgramOutcome, ProgramRunner};
 
 /// Longer than any answer takes on a machine that is busy with other tests.
 const TOO_LONG: Duration = Duration::from_secs(120);
@@ -19,7 +19,7 @@ const TOO_LONG: Duration = Duration::from_secs(120);
 const STATELESS: &str = "2026-07-28";
 
 /// The target's user on the target's host, with a store and a directory for temporary files of this test's own.
-pub fn user(env: &TestEnv) -> Run {
+pub fn user(env: &TestEnv) -> ProgramRunner {
     let temporary = temporary(env);
     let state = env.outside().join("state").display().to_string();
     env.weakened().variable("XDG_STATE_HOME", &state).variable("TMPDIR", &temporary.display().to_string())
@@ -37,7 +37,7 @@ pub fn temporary(env: &TestEnv) -> PathBuf {
 
 /// Runs callgate there.
 #[track_caller]
-pub fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+pub fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -58,7 +58,7 @@ pub fn session(env: &TestEnv, id: &str) -> Value {
 
 /// A server over HTTP, which ends with this.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpProcess {
     process: Child,
     errors: BufReader<ChildStderr>,
     /// Where it listens.
@@ -67,7 +67,7 @@ pub struct Server {
     pub token_file: PathBuf,
 }
 
-impl Server {
+impl HttpProcess {
     /// On a port that the kernel chooses, with these options.
     pub fn start(env: &TestEnv, words: &[&str]) -> Self {
         let binary = Binaries::of_this_build().callgate().display().to_string();
@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpProcess {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
             drop(self.process.kill());
@@ -129,7 +129,7 @@ impl Drop for Server {
 
 /// An answer, with its whole body.
 #[derive(Debug)]
-pub struct Answer {
+pub struct McpAnswer {
     /// Its status.
     pub status: u16,
     headers: Vec<(String, String)>,
@@ -137,7 +137,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl McpAnswer {
     /// A header, by its name in small letters.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
@@ -210,7 +210,7 @@ pub struct Http {
 
 impl Http {
     /// Has said nothing yet.
-    pub fn new(server: &Server, token: &str) -> Self {
+    pub fn new(server: &HttpProcess, token: &str) -> Self {
         let (address, bearer) = (server.address.clone(), format!("Bearer {token}"));
         let stream = connect(&address);
         Self { address, bearer, stream, session: None, is_stateless: false, last: 0 }
@@ -218,7 +218,7 @@ impl Http {
 
     /// Client of the eras that begin with `initialize`.
     #[track_caller]
-    pub fn stateful(server: &Server, token: &str) -> Self {
+    pub fn stateful(server: &HttpProcess, token: &str) -> Self {
         let mut client = Self::new(server, token);
         let answer = client.request("initialize", beginning());
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -229,7 +229,7 @@ impl Http {
     }
 
     /// Client of the era in which each request stands for itself.
-    pub fn stateless(server: &Server, token: &str) -> Self {
+    pub fn stateless(server: &HttpProcess, token: &str) -> Self {
         Self { is_stateless: true, ..Self::new(server, token) }
     }
 
@@ -264,12 +264,12 @@ impl Http {
     }
 
     /// The next answer.
-    pub fn hear(&mut self) -> io::Result<Answer> {
-        Answer::read(&mut self.stream)
+    pub fn hear(&mut self) -> io::Result<McpAnswer> {
+        McpAnswer::read(&mut self.stream)
     }
 
     /// One request with a body that is no message, perhaps; on a connection of its own, if the server has ended this one.
-    pub fn send(&mut self, method: &str, more: &[(&str, &str)], body: &[u8]) -> io::Result<Answer> {
+    pub fn send(&mut self, method: &str, more: &[(&str, &str)], body: &[u8]) -> io::Result<McpAnswer> {
         // One that is refused early is not read to its end.
         let _refused = self.write(method, more, body);
         let answer = self.hear();
@@ -281,13 +281,13 @@ impl Http {
 
     /// One message.
     #[track_caller]
-    pub fn post(&mut self, message: &Value) -> Answer {
+    pub fn post(&mut self, message: &Value) -> McpAnswer {
         self.send("POST", &[], message.to_string().as_bytes()).expect("there is an answer")
     }
 
     /// A request, whose answers are those to this alone.
     #[track_caller]
-    pub fn request(&mut self, method: &str, mut params: Value) -> Answer {
+    pub fn request(&mut self, method: &str, mut params: Value) -> McpAnswer {
         self.last += 1;
         let name = params["name"].as_str().unwrap_or_default().to_owned();
         let mut more = Vec::new();

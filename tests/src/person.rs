@@ -12,7 +12,7 @@ const TOO_LONG: Duration = Duration::from_secs(60);
 
 /// A shell of the target's user, on the target's host, in a terminal of 80 columns and 24 rows. It ends when dropped.
 #[derive(Debug)]
-pub struct Person<'a> {
+pub struct UserShell<'a> {
     env: &'a TestEnv,
     socket: PathBuf,
     marks: u32,
@@ -20,7 +20,7 @@ pub struct Person<'a> {
     _numbers: Vec<File>,
 }
 
-impl<'a> Person<'a> {
+impl<'a> UserShell<'a> {
     /// Sits down before the target's host.
     #[track_caller]
     pub fn new(env: &'a TestEnv) -> Self {
@@ -185,7 +185,7 @@ impl<'a> Person<'a> {
     }
 }
 
-impl Drop for Person<'_> {
+impl Drop for UserShell<'_> {
     fn drop(&mut self) {
         // It may be gone with its last window.
         drop(Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output());

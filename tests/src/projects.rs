@@ -4,12 +4,12 @@ use std::fmt::{self, Write as _};
 
 use serde::Deserialize;
 
-use crate::{Host, Run, Target, TestEnv, User};
+use crate::{Host, ProgramRunner, Target, TestEnv, User};
 
 /// One program or project.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Project {
+pub struct CompatProject {
     /// Name in the table.
     pub name: String,
     /// Description of what is tried, in a few words.
@@ -38,11 +38,11 @@ pub struct Project {
 #[derive(Debug)]
 pub struct Met {
     target: Target,
-    outcome: Outcome,
+    outcome: ProjectOutcome,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum ProjectOutcome {
     /// The host lacks the program, or bare it fails as well.
     NotTried(String),
     Same,
@@ -53,9 +53,9 @@ enum Outcome {
 impl fmt::Display for Met {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Outcome::NotTried(why) => write!(f, "not tried ({why})"),
-            Outcome::Same => f.write_str("as bare"),
-            Outcome::Different(said) => {
+            ProjectOutcome::NotTried(why) => write!(f, "not tried ({why})"),
+            ProjectOutcome::Same => f.write_str("as bare"),
+            ProjectOutcome::Different(said) => {
                 write!(f, "DIFFERENT on {:?} as {:?}: {said}", self.target.host, self.target.user)
             }
         }
@@ -66,21 +66,21 @@ impl Met {
     /// The reason, if it was not tried.
     pub fn not_tried(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::NotTried(why) => Some(why),
-            Outcome::Same | Outcome::Different(_) => None,
+            ProjectOutcome::NotTried(why) => Some(why),
+            ProjectOutcome::Same | ProjectOutcome::Different(_) => None,
         }
     }
 
     /// True if it works, or the table says why not.
-    pub fn is_as_said_of(&self, project: &Project) -> bool {
+    pub fn is_as_said_of(&self, project: &CompatProject) -> bool {
         match &self.outcome {
-            Outcome::NotTried(_) | Outcome::Same => true,
-            Outcome::Different(_) => project.reason(self.target).is_some(),
+            ProjectOutcome::NotTried(_) | ProjectOutcome::Same => true,
+            ProjectOutcome::Different(_) => project.reason(self.target).is_some(),
         }
     }
 }
 
-impl Project {
+impl CompatProject {
     fn reason(&self, target: Target) -> Option<&str> {
         let (with, without) = (&self.differs_with_namespaces, &self.differs_without_namespaces);
         target.by_strength(with, without).as_deref()
@@ -91,14 +91,14 @@ impl Project {
         Met { target, outcome: self.outcome(target) }
     }
 
-    fn outcome(&self, target: Target) -> Outcome {
+    fn outcome(&self, target: Target) -> ProjectOutcome {
         let env = TestEnv::new(target);
-        let home = |env: &TestEnv, run: Run| match target.user {
+        let home = |env: &TestEnv, run: ProgramRunner| match target.user {
             User::Root => run,
             // Whose home directory root's is not.
             User::Ordinary => run.variable("HOME", &env.outside().display().to_string()),
         };
-        let tried = |run: Run| {
+        let tried = |run: ProgramRunner| {
             let ended = run.run(&["bash", "-ec", &self.run]);
             let said = format!("{}{}", ended.stdout, ended.stderr);
             let last: Vec<&str> = said.lines().rev().take(3).collect();
@@ -110,29 +110,29 @@ impl Project {
             if made.status.success() { Ok(()) } else { Err(format!("it cannot be made ready: {}", made.stderr.trim())) }
         };
         if let Err(why) = prepare(&env).and_then(|()| tried(home(&env, env.bare()))) {
-            return Outcome::NotTried(why);
+            return ProjectOutcome::NotTried(why);
         }
         let env = TestEnv::new(target);
         if let Err(why) = prepare(&env) {
-            return Outcome::NotTried(why);
+            return ProjectOutcome::NotTried(why);
         }
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        tried(home(&env, env.sandbox()).flag(&flags)).map_or_else(Outcome::Different, |()| Outcome::Same)
+        tried(home(&env, env.sandbox()).flag(&flags)).map_or_else(ProjectOutcome::Different, |()| ProjectOutcome::Same)
     }
 }
 
 /// All of them.
-pub fn projects() -> Vec<Project> {
+pub fn projects() -> Vec<CompatProject> {
     #[derive(Deserialize)]
     struct All {
-        project: Vec<Project>,
+        project: Vec<CompatProject>,
     }
     let all: All = toml::from_str(include_str!("../compat.toml")).expect("tests/compat.toml is well formed");
     all.project
 }
 
 /// The table as a page of the documentation.
-pub fn page(rows: &[(&Project, Vec<Met>)]) -> String {
+pub fn page(rows: &[(&CompatProject, Vec<Met>)]) -> String {
     let mut page = String::from(
         "# What works under callgate\n\nReal programs, run bare and then under `callgate run` with its defaults, as root and as an \
          ordinary user. \"Yes\" means that the program succeeds as it does bare. The table is written by \
@@ -144,13 +144,13 @@ pub fn page(rows: &[(&Project, Vec<Met>)]) -> String {
             let here = || met.iter().filter(|met| met.target.host == host);
             let of = |user: User| here().find(|met| met.target.user == user).map(|met| &met.outcome);
             match [User::Root, User::Ordinary].map(of) {
-                [Some(Outcome::Same), Some(Outcome::Same)] => "yes".to_owned(),
+                [Some(ProjectOutcome::Same), Some(ProjectOutcome::Same)] => "yes".to_owned(),
                 [root, ordinary] => {
-                    let differs = here().find(|met| matches!(met.outcome, Outcome::Different(_)));
+                    let differs = here().find(|met| matches!(met.outcome, ProjectOutcome::Different(_)));
                     let reason = differs.and_then(|met| project.reason(met.target));
                     let who = match (root, ordinary) {
-                        (Some(Outcome::Same), _) => "yes as root; as a user ",
-                        (_, Some(Outcome::Same)) => "yes as a user; as root ",
+                        (Some(ProjectOutcome::Same), _) => "yes as root; as a user ",
+                        (_, Some(ProjectOutcome::Same)) => "yes as a user; as root ",
                         _ => "",
                     };
                     let what = if differs.is_some() { "no" } else { "not tried" };

@@ -17,7 +17,7 @@ const TOO_LONG: Duration = Duration::from_secs(90);
 
 /// A way of running programs: as a user, on a host, perhaps under callgate.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ProgramRunner {
     /// A program that runs all the others, with its arguments.
     around: Vec<String>,
     modes: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Run {
     variables: Vec<(String, String)>,
 }
 
-impl Run {
+impl ProgramRunner {
     /// As the target's user on the machine as it is: the control.
     pub(crate) fn bare(target: Target, directory: impl AsRef<Path>) -> Self {
         Self {
@@ -150,20 +150,20 @@ impl Run {
 
     /// Performs an act that may not come to its end.
     #[track_caller]
-    pub fn act(&self, act: &[&str]) -> Ended {
+    pub fn act(&self, act: &[&str]) -> ProgramOutcome {
         ended(self.probe_command(act))
     }
 
     /// Runs any program to its end.
     #[track_caller]
-    pub fn run(&self, words: &[&str]) -> Ended {
+    pub fn run(&self, words: &[&str]) -> ProgramOutcome {
         ended(self.command(words))
     }
 }
 
 /// End of a program: how it ended and what it printed.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramOutcome {
     /// How it ended.
     pub status: ExitStatus,
     /// Standard output.
@@ -174,7 +174,7 @@ pub struct Ended {
 
 /// Waits for the program itself, not for the end of its output, which a daemon that it left behind may hold open.
 #[track_caller]
-fn ended(mut command: Command) -> Ended {
+fn ended(mut command: Command) -> ProgramOutcome {
     let mut out = tempfile::tempfile().expect("a temporary file");
     let mut err = tempfile::tempfile().expect("a temporary file");
     command.stdout(out.try_clone().expect("a descriptor"));
@@ -187,7 +187,7 @@ fn ended(mut command: Command) -> Ended {
         file.read_to_end(&mut bytes).expect("our own file can be read");
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Ended { status, stdout: text(&mut out), stderr: text(&mut err) }
+    ProgramOutcome { status, stdout: text(&mut out), stderr: text(&mut err) }
 }
 
 fn wait(child: &mut Child) -> Option<ExitStatus> {
@@ -209,12 +209,12 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
 #[derive(Debug)]
 pub struct Probe {
     act: String,
-    ended: Ended,
+    ended: ProgramOutcome,
 }
 
 impl fmt::Display for Probe {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ended { status, stdout, stderr } = &self.ended;
+        let ProgramOutcome { status, stdout, stderr } = &self.ended;
         write!(to, "probe {}: {status}\n{stdout}{stderr}", self.act)
     }
 }
@@ -259,7 +259,7 @@ impl Probe {
     }
 
     /// End of the whole run.
-    pub fn ended(&self) -> &Ended {
+    pub fn ended(&self) -> &ProgramOutcome {
         &self.ended
     }
 

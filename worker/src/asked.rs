@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::AskedFor;
 
-use crate::way::{Id, Link, SYSTEM, Way, is_the_systems};
+use crate::way::{FollowedPath, Id, Link, SYSTEM, is_the_systems};
 
 /// Places that were asked for.
 #[derive(Debug, Default)]
-pub struct Asked {
-    places: Vec<Place>,
+pub struct AskedPlaces {
+    places: Vec<AskedPlace>,
     /// As whom calls write.
     user: u32,
 }
 
 #[derive(Debug)]
-struct Place {
+struct AskedPlace {
     is_tree: bool,
     /// Identity of a tree.
     id: Option<Id>,
@@ -26,17 +26,17 @@ struct Place {
     names: Vec<PathBuf>,
 }
 
-impl Place {
+impl AskedPlace {
     fn of(asked: &AskedFor) -> Self {
         let path = asked.path.as_path();
         let names = |real: Option<PathBuf>| std::iter::once(path.to_owned()).chain(real).collect();
-        let follow = |path: &Path| Way::follow(path).ok();
-        let real_path = |way: &Way| way.real_path().ok();
+        let follow = |path: &Path| FollowedPath::follow(path).ok();
+        let real_path = |way: &FollowedPath| way.real_path().ok();
         if asked.is_tree {
             let way = follow(path);
             return Self {
                 is_tree: true,
-                id: way.as_ref().map(Way::id),
+                id: way.as_ref().map(FollowedPath::id),
                 names: names(way.as_ref().and_then(real_path)),
             };
         }
@@ -64,11 +64,11 @@ impl Place {
     }
 }
 
-impl Asked {
+impl AskedPlaces {
     /// `user` is who the session's calls run as.
     #[must_use]
     pub fn of<'a>(places: impl IntoIterator<Item = &'a AskedFor>, user: u32) -> Self {
-        Self { places: places.into_iter().map(Place::of).collect(), user }
+        Self { places: places.into_iter().map(AskedPlace::of).collect(), user }
     }
 
     /// True if a call could have changed what has this path, or have put another thing there.
@@ -153,7 +153,7 @@ mod tests {
     /// have.
     #[test]
     fn c12_what_the_system_is_made_of_was_written_by_no_session() {
-        let of = |path: &str, is_tree, user| Asked::of(&[AskedFor { path: path.into(), is_tree }], user);
+        let of = |path: &str, is_tree, user| AskedPlaces::of(&[AskedFor { path: path.into(), is_tree }], user);
         let (everything, of_root) = (of("/", true, 4242), of("/", true, 0));
         for (path, by_user, by_root) in [
             ("/usr/bin/env", false, false),

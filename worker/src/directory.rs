@@ -32,7 +32,7 @@ pub fn is_own_name(name: &OsStr) -> bool {
 
 /// A directory that was made by a process of callgate's and is removed by one.
 #[derive(Debug)]
-pub struct Directory {
+pub struct OwnDirectory {
     /// Path that it was made as: for rules, and for messages.
     path: PathBuf,
     /// Where it was made.
@@ -40,7 +40,7 @@ pub struct Directory {
     itself: OwnedFd,
 }
 
-impl Directory {
+impl OwnDirectory {
     /// Makes it, for its owner alone. Nothing may be there (A11).
     ///
     /// A process that gives it to another user does so only where nobody but itself and root can put something else in its
@@ -93,7 +93,7 @@ impl Directory {
         &self.path
     }
 
-    /// The descriptors for `Directory::held`: of its parent, and its own.
+    /// The descriptors for `OwnDirectory::held`: of its parent, and its own.
     #[must_use]
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.parent.as_fd(), self.itself.as_fd()]
@@ -117,7 +117,7 @@ impl Directory {
     pub fn remove_if_empty(&self, parts: &[&str]) -> io::Result<()> {
         let name = self.path.file_name().ok_or(Errno::INVAL)?;
         let there = rustix::fs::statat(&self.parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if Id::of(&there) != Id::of(&rustix::fs::fstat(&self.itself)?) {
+        if DirectoryId::of(&there) != DirectoryId::of(&rustix::fs::fstat(&self.itself)?) {
             return Err(Errno::STALE.into());
         }
         for part in parts {
@@ -143,7 +143,7 @@ pub(crate) fn write_new(own: BorrowedFd<'_>, part: &str, name: &str, contents: &
     std::fs::File::from(file).write_all(contents)
 }
 
-impl AsFd for Directory {
+impl AsFd for OwnDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.itself.as_fd()
     }
@@ -202,9 +202,9 @@ pub fn open_trusted(place: &Path) -> io::Result<OwnedFd> {
 
 /// Identity of a directory, as long as somebody holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Id(u64, u64);
+struct DirectoryId(u64, u64);
 
-impl Id {
+impl DirectoryId {
     fn of(stat: &Stat) -> Self {
         Self(stat.st_dev, stat.st_ino)
     }
@@ -234,7 +234,7 @@ const HELD: usize = 32;
 /// The first that something could not be removed for; what lies beside it was removed all the same. `ESTALE` if a
 /// directory was moved away under this walk.
 pub(crate) fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
-    let mut walk = Walk { mount: mount_of(top)?, above: Vec::new(), stuck: HashSet::new(), first: None };
+    let mut walk = RemovalWalk { mount: mount_of(top)?, above: Vec::new(), stuck: HashSet::new(), first: None };
     let mut at = Level::of(enter(top)?)?;
     loop {
         if let Some(below) = walk.next_below(&mut at)? {
@@ -258,7 +258,7 @@ pub(crate) fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
 /// A directory in which the walk is, or was and will be again.
 struct Level {
     fd: OwnedFd,
-    id: Id,
+    id: DirectoryId,
     entries: Dir,
     /// Something was removed since the entries were listed from the first.
     removed: bool,
@@ -270,12 +270,12 @@ struct Level {
 
 impl Level {
     fn of(fd: OwnedFd) -> io::Result<Self> {
-        let (id, entries) = (Id::of(&rustix::fs::fstat(&fd)?), Dir::read_from(&fd)?);
+        let (id, entries) = (DirectoryId::of(&rustix::fs::fstat(&fd)?), Dir::read_from(&fd)?);
         Ok(Self { fd, id, entries, removed: false, stays: false, entered: CString::default() })
     }
 
     /// The one above, if it still is the one that the walk came through.
-    fn up(&self, id: Id) -> io::Result<Self> {
+    fn up(&self, id: DirectoryId) -> io::Result<Self> {
         let level = Self::of(rustix::fs::openat(&self.fd, "..", LIST, Mode::empty())?)?;
         if level.id == id { Ok(level) } else { Err(Errno::STALE.into()) }
     }
@@ -283,21 +283,21 @@ impl Level {
 
 enum Above {
     Held(Level),
-    Known(Id),
+    Known(DirectoryId),
 }
 
-struct Walk {
+struct RemovalWalk {
     /// Where all of it lies.
     mount: u64,
     /// From the top to the one that holds where the walk is.
     above: Vec<Above>,
     /// Directories that could not be emptied.
-    stuck: HashSet<Id>,
+    stuck: HashSet<DirectoryId>,
     /// Reason for the first thing that could not be removed.
     first: Option<Errno>,
 }
 
-impl Walk {
+impl RemovalWalk {
     /// Removes what can be, up to the first directory that must be emptied before it can. `None` if nothing is left to do.
     fn next_below(&mut self, at: &mut Level) -> io::Result<Option<Level>> {
         loop {
@@ -333,7 +333,7 @@ impl Walk {
             if mount_of(found.as_fd())? != self.mount {
                 return Err(Errno::XDEV);
             }
-            let passed_over = self.stuck.contains(&Id::of(&rustix::fs::fstat(&found)?));
+            let passed_over = self.stuck.contains(&DirectoryId::of(&rustix::fs::fstat(&found)?));
             if passed_over { Err(Errno::NOTEMPTY) } else { enter(found.as_fd()) }
         });
         match opened {
@@ -368,7 +368,7 @@ impl Walk {
         }
     }
 
-    fn pass_over(&mut self, id: Id) -> io::Result<()> {
+    fn pass_over(&mut self, id: DirectoryId) -> io::Result<()> {
         self.stuck.insert(id);
         match self.first.filter(|_| self.stuck.len() > STUCK_MAX) {
             Some(errno) => Err(errno.into()),
@@ -464,12 +464,12 @@ mod tests {
     #[test]
     fn what_cannot_be_removed_is_told() {
         let top = tempfile::tempdir().unwrap();
-        let mut walk = Walk { mount: 0, above: Vec::new(), stuck: HashSet::new(), first: None };
+        let mut walk = RemovalWalk { mount: 0, above: Vec::new(), stuck: HashSet::new(), first: None };
         walk.mount = mount_of(fs::File::open(top.path()).unwrap().as_fd()).unwrap();
         fs::create_dir_all(top.path().join("stuck/below")).unwrap();
         fs::write(top.path().join("file"), "").unwrap();
         let stuck = fs::metadata(top.path().join("stuck")).unwrap();
-        walk.pass_over(Id(stuck.dev(), stuck.ino())).unwrap();
+        walk.pass_over(DirectoryId(stuck.dev(), stuck.ino())).unwrap();
         let mut at = Level::of(enter(fs::File::open(top.path()).unwrap().as_fd()).unwrap()).unwrap();
         assert!(walk.next_below(&mut at).unwrap().is_none());
         assert!(at.stays);
@@ -494,9 +494,9 @@ mod tests {
     fn a11_what_another_has_put_in_the_place_is_not_taken() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("session");
-        let made = Directory::make(&path, &["tmp", "ipc"], me()).unwrap();
+        let made = OwnDirectory::make(&path, &["tmp", "ipc"], me()).unwrap();
         assert_eq!((mode(&path), mode(&path.join("ipc"))), (0o700, 0o700));
-        assert!(Directory::make(&path, &[], me()).is_err(), "nothing may be there");
+        assert!(OwnDirectory::make(&path, &[], me()).is_err(), "nothing may be there");
         let parent = rustix::fs::open(top.path(), FIND, Mode::empty()).unwrap();
         assert!(own_and_empty(&parent, OsStr::new("session")).is_err(), "it is not empty");
         let moved = top.path().join("moved");

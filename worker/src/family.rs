@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::apply::landlock::SignalsStayBelow;
 use crate::procfs::Procfs;
-use crate::sys::process::{self, Ended, Pid};
+use crate::sys::process::{self, Pid, ProcessEnd};
 
 /// Becomes the one to whom orphans below this process return.
 pub(crate) fn become_subreaper() -> io::Result<()> {
@@ -80,7 +80,7 @@ pub(crate) struct Sweep {
     /// Distinct processes that were killed.
     pub(crate) killed: u32,
     /// Those of them that were this process's children, reaped.
-    pub(crate) reaped: Vec<Ended>,
+    pub(crate) reaped: Vec<ProcessEnd>,
     /// Those that are still there: they were killed, and do not end.
     pub(crate) left: Vec<Pid>,
 }

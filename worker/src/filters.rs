@@ -9,14 +9,15 @@ use callgate_policy::plan::{Starter, Strength, Writer};
 use crate::protocol::Threads;
 use crate::seccomp::BpfInsn;
 use crate::sys;
-use crate::toolset::Kind;
+use crate::toolset::SyscallNeed;
 
 include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 
 /// Installs the base filter on this thread; returns its listener and its length in instructions.
 pub(crate) fn install_base(variant: Variant) -> io::Result<(OwnedFd, usize)> {
     let program = base_program(variant).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
-    let listener = install(program, Listener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    let listener =
+        install(program, FilterListener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
     Ok((listener, program.len()))
 }
 
@@ -26,29 +27,30 @@ static NOTHING: [BpfInsn; 1] = [BpfInsn { code: libc::BPF_RET as u16, jt: 0, jf:
 /// Installs a filter that refuses nothing and asks nothing, for attempts to break out that are made without the base filter;
 /// returns its listener, which the broker waits on, and its length.
 pub(crate) fn install_nothing() -> io::Result<(OwnedFd, usize)> {
-    let listener = install(&NOTHING, Listener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    let listener =
+        install(&NOTHING, FilterListener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
     Ok((listener, NOTHING.len()))
 }
 
 /// Installs the readers' filter on this thread; returns its length in instructions.
 pub(crate) fn install_readers() -> io::Result<usize> {
-    install(&READERS, Listener::Absent).map(|_none| READERS.len())
+    install(&READERS, FilterListener::Absent).map(|_none| READERS.len())
 }
 
 /// Installs the filter of egress on this thread; returns its length in instructions.
 pub(crate) fn install_egress() -> io::Result<usize> {
-    install(&EGRESS, Listener::Absent).map(|_none| EGRESS.len())
+    install(&EGRESS, FilterListener::Absent).map(|_none| EGRESS.len())
 }
 
 /// Installs the filter of one tool below the broker, upon the base filter.
-pub(crate) fn install_tool(kind: Kind) -> io::Result<()> {
+pub(crate) fn install_tool(kind: SyscallNeed) -> io::Result<()> {
     let program: &[BpfInsn] = match kind {
-        Kind::Plain => &TOOL_DELTA,
-        Kind::Searches => &SEARCH_DELTA,
-        Kind::Fetches => &FETCH_DELTA,
-        Kind::Asks => &ASK_DELTA,
+        SyscallNeed::Plain => &TOOL_DELTA,
+        SyscallNeed::Searches => &SEARCH_DELTA,
+        SyscallNeed::Fetches => &FETCH_DELTA,
+        SyscallNeed::Asks => &ASK_DELTA,
     };
-    install(program, Listener::Absent).map(drop)
+    install(program, FilterListener::Absent).map(drop)
 }
 
 /// Installs the filter of one reading worker, upon the readers'.
@@ -57,7 +59,7 @@ pub(crate) fn install_reader(threads: Threads) -> io::Result<()> {
         Threads::Never => &READER_DELTA,
         Threads::OfItsOwn => &SEARCHER_DELTA,
     };
-    install(program, Listener::Absent).map(drop)
+    install(program, FilterListener::Absent).map(drop)
 }
 
 fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
@@ -88,7 +90,7 @@ fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
 
 /// Listener of a filter: whether someone will answer what it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Listener {
+pub(crate) enum FilterListener {
     /// No one: notified calls fail with ENOSYS, unless a filter below has a listener.
     Absent,
     /// The caller, who gets the descriptor. One per chain of filters: a second one fails with EBUSY (seccomp(2)).
@@ -99,10 +101,10 @@ pub(crate) enum Listener {
 /// where there is one thread. Needs `no_new_privs`, otherwise it fails with EACCES.
 ///
 /// Allocates nothing, and may thus be called between fork(2) and exec(2).
-pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn install(program: &[BpfInsn], listener: FilterListener) -> io::Result<Option<OwnedFd>> {
     match listener {
-        Listener::Absent => sys::seccomp::set_filter(program).map(|()| None),
-        Listener::Wanted => sys::seccomp::set_filter_with_listener(program).map(Some),
+        FilterListener::Absent => sys::seccomp::set_filter(program).map(|()| None),
+        FilterListener::Wanted => sys::seccomp::set_filter_with_listener(program).map(Some),
     }
 }
 

@@ -14,17 +14,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::WaitOptions;
 
-use crate::apply::landlock::{Executing, Reach, Whose};
+use crate::apply::landlock::{ConfinedSide, Executing, RulesetReach};
 use crate::apply::{failure, kernel, landlock, namespace, privilege};
 use crate::broker;
-use crate::directory::{self, Directory};
+use crate::directory::{self, OwnDirectory};
 use crate::egress;
 use crate::family;
 use crate::procfs::Procfs;
 use crate::protocol::{Channel, Leftover, OpenSession, Received, SessionReply, StepFailure};
-use crate::sys::process::{self, Ended, Fork, OneThread, Pid};
+use crate::sys::process::{self, Fork, OneThread, Pid, ProcessEnd};
 use crate::sys::{fd, memory};
-use crate::toolset::Tools;
+use crate::toolset::StaticToolset;
 use crate::zygote::drain;
 
 /// How long brokers may take to end by themselves, once the supervisor is gone: each waits as long for what its session has left.
@@ -34,7 +34,7 @@ const UNTOLD_MAX: usize = 100;
 
 /// Launcher that a caller of [`start`] gets.
 #[derive(Debug)]
-pub struct Launcher {
+pub struct StartedLauncher {
     /// Where sessions are asked for. The launcher ends when it is closed.
     pub channel: Channel,
 }
@@ -43,10 +43,10 @@ pub struct Launcher {
 ///
 /// # Errors
 /// `EBUSY` if this process already has threads; fork's own.
-pub fn start(tools: Tools) -> io::Result<Launcher> {
+pub fn start(tools: StaticToolset) -> io::Result<StartedLauncher> {
     let (ours, theirs) = Channel::pair()?;
     match process::fork(OneThread::confirm()?, 0)? {
-        Fork::Parent(_) => Ok(Launcher { channel: ours }),
+        Fork::Parent(_) => Ok(StartedLauncher { channel: ours }),
         Fork::Child => {
             drop(ours);
             run(theirs, tools)
@@ -59,12 +59,12 @@ pub fn start(tools: Tools) -> io::Result<Launcher> {
 ///
 /// # Errors
 /// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
-pub fn open_here(plan: &SessionPlan, session: &Channel, tools: Tools) -> io::Result<()> {
+pub fn open_here(plan: &SessionPlan, session: &Channel, tools: StaticToolset) -> io::Result<()> {
     debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
     debug_assert!(plan.network.is_none(), "nobody would look after its egress");
     match fork_broker(plan, session) {
-        Ok(Side::Launcher(_) | Side::Refused) => Ok(()),
-        Ok(Side::Broker) => {
+        Ok(BrokerFork::Launcher(_) | BrokerFork::Refused) => Ok(()),
+        Ok(BrokerFork::Broker) => {
             process::exit_now(match become_nobodys_child(&[session.as_fd()]).and_then(|()| become_dumpable()) {
                 Ok(()) => broker::run(plan, session, &[], None, tools),
                 Err(failed) => broker::refuse(session, failed),
@@ -87,7 +87,7 @@ pub struct Ahead {
 
 /// Who was asked for a session by [`Ahead::open`].
 #[derive(Debug)]
-pub struct Asked {
+pub struct AskedLauncher {
     /// To a launcher, if namespaces could not be made: it refuses that session, and opens others. Else to nobody.
     pub channel: Channel,
     between: Pid,
@@ -99,7 +99,7 @@ impl Ahead {
     /// # Errors
     /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
     #[doc(hidden)]
-    pub fn start(tools: Tools) -> io::Result<Self> {
+    pub fn start(tools: StaticToolset) -> io::Result<Self> {
         let identity = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let one_thread = OneThread::confirm()?;
         let (channel, theirs) = Channel::pair()?;
@@ -114,8 +114,8 @@ impl Ahead {
                 // Not this process's child, which ends, but the one's that waits for it.
                 let made = ready.map(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
                 process::exit_now(match made {
-                    Ok(Ok(Side::Launcher(_) | Side::Refused)) => 0,
-                    Ok(Ok(Side::Broker)) => serve_one(theirs, namespace::settle(identity), tools),
+                    Ok(Ok(BrokerFork::Launcher(_) | BrokerFork::Refused)) => 0,
+                    Ok(Ok(BrokerFork::Broker)) => serve_one(theirs, namespace::settle(identity), tools),
                     Ok(Err(_refused)) => code_of(serve(theirs, tools)),
                     Err(failed) => code_of(refuse_all(&theirs, &failed)),
                 })
@@ -135,10 +135,10 @@ impl Ahead {
     /// # Errors
     /// `EPIPE` if the process in them was killed.
     #[doc(hidden)]
-    pub fn open(mut self, plan: SessionPlan, session: &Channel) -> io::Result<Asked> {
+    pub fn open(mut self, plan: SessionPlan, session: &Channel) -> io::Result<AskedLauncher> {
         let channel = self.channel.take().ok_or(io::ErrorKind::BrokenPipe)?;
         channel.send(&OpenSession { plan, credentials: false }, &[session.as_fd()])?;
-        Ok(Asked { channel, between: self.between })
+        Ok(AskedLauncher { channel, between: self.between })
     }
 }
 
@@ -151,7 +151,7 @@ impl Drop for Ahead {
     }
 }
 
-impl Asked {
+impl AskedLauncher {
     /// Takes the one between from the table of processes if it has ended; its end tells nothing.
     pub fn reap(&self) {
         let _ended = rustix::process::waitpid(rustix::process::Pid::from_raw(self.between), WaitOptions::NOHANG);
@@ -159,7 +159,7 @@ impl Asked {
 }
 
 /// Waits for the plan, and becomes its broker, or says why not.
-fn serve_one(channel: Channel, settled: Result<(), StepFailure>, tools: Tools) -> i32 {
+fn serve_one(channel: Channel, settled: Result<(), StepFailure>, tools: StaticToolset) -> i32 {
     let Ok(Received::Message(OpenSession { plan, .. }, fds)) = channel.receive() else { return 0 };
     drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
@@ -192,7 +192,7 @@ fn become_nobodys_child(keep: &[BorrowedFd<'_>]) -> Result<(), StepFailure> {
 }
 
 /// Serves sessions with these tools until the other side is gone. Never returns: this process has no other purpose.
-pub fn run(channel: Channel, tools: Tools) -> ! {
+pub fn run(channel: Channel, tools: StaticToolset) -> ! {
     memory::have_forks_copy_page_tables();
     let served = match become_nobodys_child(&[channel.as_fd()]).and_then(|()| become_dumpable()) {
         Ok(()) => serve(channel, tools),
@@ -205,11 +205,11 @@ fn code_of(served: io::Result<()>) -> i32 {
     if served.is_ok() { 0 } else { 70 }
 }
 
-fn serve(channel: Channel, tools: Tools) -> io::Result<()> {
+fn serve(channel: Channel, tools: StaticToolset) -> io::Result<()> {
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
-    let mut launcher = Serving {
+    let mut launcher = LauncherServing {
         channel,
         tools,
         brokers: HashMap::new(),
@@ -231,14 +231,14 @@ fn refuse_all(channel: &Channel, failed: &StepFailure) -> io::Result<()> {
     Ok(())
 }
 
-struct Serving {
+struct LauncherServing {
     channel: Channel,
     /// The tools of each session.
-    tools: Tools,
+    tools: StaticToolset,
     /// Each with what its session has on the host.
-    brokers: HashMap<Pid, Left>,
+    brokers: HashMap<Pid, LeftBehind>,
     /// Processes that empty what sessions have left.
-    cleaners: HashMap<Pid, Left>,
+    cleaners: HashMap<Pid, LeftBehind>,
     /// Processes that were killed and do not end.
     given_up: HashSet<Pid>,
     /// Leftovers that stay on the host, and that the supervisor has not heard of.
@@ -247,8 +247,8 @@ struct Serving {
 
 /// Things of a session on the host, to be removed when all of its processes have ended: its private directory, and
 /// where the supervisor puts what results have no room for.
-struct Left {
-    directories: Vec<Directory>,
+struct LeftBehind {
+    directories: Vec<OwnDirectory>,
     owner: Identity,
     /// The process that holds the session's network, until it has ended.
     egress: Option<Pid>,
@@ -256,18 +256,18 @@ struct Left {
     landlock_abi: Option<u8>,
 }
 
-impl Left {
+impl LeftBehind {
     /// Makes the private directory, if it is to be on the host. `outputs` are the descriptors of the other: the supervisor
     /// has made it.
     fn make(plan: &SessionPlan, mut outputs: impl Iterator<Item = OwnedFd>) -> Result<Self, StepFailure> {
         let mut directories = Vec::new();
         if let Some(path) = &plan.outputs {
             let mut next = || outputs.next().ok_or_else(|| StepFailure::new(Step::Outputs, "no descriptor came"));
-            directories.push(Directory::held(path.as_path().to_owned(), next()?, next()?));
+            directories.push(OwnDirectory::held(path.as_path().to_owned(), next()?, next()?));
         }
         if plan.private.kind == PrivateKind::OnHost {
             let path = plan.private.inside.as_path();
-            let made = Directory::make(path, &PrivateDir::PARTS, plan.identity);
+            let made = OwnDirectory::make(path, &PrivateDir::PARTS, plan.identity);
             directories.push(made.map_err(|e| kernel(Step::PrivateDir, format!("make {}", path.display()), e))?);
         }
         Ok(Self { directories, owner: plan.identity, egress: None, landlock_abi: Some(plan.landlock_abi) })
@@ -299,7 +299,7 @@ impl Left {
     }
 
     fn confine_cleaner(&self) -> Result<(), StepFailure> {
-        let keep: Vec<_> = self.directories.iter().map(Directory::as_fd).collect();
+        let keep: Vec<_> = self.directories.iter().map(OwnDirectory::as_fd).collect();
         fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range"))?;
         rustix::thread::set_name(c"cg-cleaner").map_err(|e| kernel(Step::Clean, "name the cleaner", e.into()))?;
         privilege::become_owner(self.owner)?;
@@ -308,7 +308,12 @@ impl Left {
         privilege::set_no_new_privs()?;
         let Some(abi) = self.landlock_abi else { return Ok(()) };
         let places = keep.iter().map(|fd| landlock::tree(*fd)).collect::<Result<Vec<_>, _>>()?;
-        landlock::restrict(&landlock::build(abi, &places, Reach::Files, (Whose::Brokers, Executing::Trees))?)
+        landlock::restrict(&landlock::build(
+            abi,
+            &places,
+            RulesetReach::Files,
+            (ConfinedSide::Brokers, Executing::Trees),
+        )?)
     }
 
     fn fork_cleaner(&self) -> io::Result<Pid> {
@@ -326,7 +331,7 @@ impl Left {
 }
 
 /// The errno that a cleaner ended with. `None` if it was killed: then nobody knows what is in the way.
-fn errno_of(ended: &Ended) -> Option<i32> {
+fn errno_of(ended: &ProcessEnd) -> Option<i32> {
     let code = libc::WIFEXITED(ended.status).then(|| libc::WEXITSTATUS(ended.status));
     code.filter(|errno| *errno != 0)
 }
@@ -336,7 +341,7 @@ fn errno_of(ended: &Ended) -> Option<i32> {
 ///
 /// # Errors
 /// `EBUSY` if this process has threads; fork's own.
-pub fn remove_at_the_end(directory: Directory) -> io::Result<Channel> {
+pub fn remove_at_the_end(directory: OwnDirectory) -> io::Result<Channel> {
     let one_thread = OneThread::confirm()?;
     let (ours, theirs) = Channel::pair()?;
     // Nobody's child, so that whoever waits for all of its own does not wait for it.
@@ -371,10 +376,10 @@ pub fn wait_for_the_end(channel: &Channel) -> Vec<Leftover> {
     }
 }
 
-fn wait_and_remove(channel: &Channel, directory: Directory) -> io::Result<()> {
+fn wait_and_remove(channel: &Channel, directory: OwnDirectory) -> io::Result<()> {
     let owner = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    let mut left = Left { directories: vec![directory], owner, egress: None, landlock_abi: landlock::host_abi() };
-    let keep = left.directories.iter().flat_map(Directory::descriptors).chain([channel.as_fd()]).collect::<Vec<_>>();
+    let mut left = LeftBehind { directories: vec![directory], owner, egress: None, landlock_abi: landlock::host_abi() };
+    let keep = left.directories.iter().flat_map(OwnDirectory::descriptors).chain([channel.as_fd()]).collect::<Vec<_>>();
     become_nobodys_child(&keep)
         .map_err(|failed| failed.errno.map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error))?;
     rustix::thread::set_name(c"cg-scratch")?;
@@ -391,7 +396,7 @@ fn wait_and_remove(channel: &Channel, directory: Directory) -> io::Result<()> {
     Ok(())
 }
 
-impl Serving {
+impl LauncherServing {
     fn serve_one(&mut self, signals: &OwnedFd) -> io::Result<bool> {
         let mut fds =
             [PollFd::new(self.channel.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -427,7 +432,7 @@ impl Serving {
         session: &Channel,
         (outputs, credentials): (impl Iterator<Item = OwnedFd>, Option<OwnedFd>),
     ) -> io::Result<()> {
-        let mut left = match Left::make(plan, outputs) {
+        let mut left = match LeftBehind::make(plan, outputs) {
             Ok(left) => left,
             Err(failed) => return session.send(&SessionReply::Failed(failed), &[]),
         };
@@ -496,7 +501,7 @@ impl Serving {
     }
 
     /// Takes what an ended process had. What was a broker's is to be removed; what was a cleaner's has been, or stays.
-    fn take(&mut self, ended: &Ended, over: &mut Vec<Left>) {
+    fn take(&mut self, ended: &ProcessEnd, over: &mut Vec<LeftBehind>) {
         self.given_up.remove(&ended.pid);
         over.extend(self.brokers.remove(&ended.pid));
         // Its number may be another's from now on.
@@ -510,7 +515,7 @@ impl Serving {
     }
 
     /// Removes what a session has left. Its broker has emptied it; if not, a process does so that may do no more than a call.
-    fn retire(&mut self, mut left: Left) {
+    fn retire(&mut self, mut left: LeftBehind) {
         if left.remove_if_empty() {
             return;
         }
@@ -521,7 +526,7 @@ impl Serving {
     }
 
     /// Reports what stays on the host.
-    fn tell(&mut self, left: &Left, errno: Option<i32>) {
+    fn tell(&mut self, left: &LeftBehind, errno: Option<i32>) {
         self.untold.extend(left.leftovers(errno));
         self.tell_untold();
     }
@@ -576,7 +581,7 @@ fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {
 }
 
 /// Which process came out of [`fork_broker`].
-enum Side {
+enum BrokerFork {
     /// This one, with the broker's process id.
     Launcher(Pid),
     /// This one, without a broker: who should have become one has told the session why not.
@@ -589,14 +594,14 @@ enum Side {
 fn open(
     plan: &SessionPlan,
     session: &Channel,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     network: Option<Channel>,
-    tools: Tools,
+    tools: StaticToolset,
 ) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
-        Ok(Side::Launcher(broker)) => Ok(Some(broker)),
-        Ok(Side::Refused) => Ok(None),
-        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories, network, tools)),
+        Ok(BrokerFork::Launcher(broker)) => Ok(Some(broker)),
+        Ok(BrokerFork::Refused) => Ok(None),
+        Ok(BrokerFork::Broker) => process::exit_now(broker::run(plan, session, directories, network, tools)),
         // A supervisor that is gone needs no answer.
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
     }
@@ -623,7 +628,7 @@ fn fork_egress(plan: &SessionPlan, credentials: Option<OwnedFd>) -> Result<Optio
     }
 }
 
-fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailure> {
+fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<BrokerFork, StepFailure> {
     if plan.version != PROTOCOL_VERSION {
         return Err(StepFailure::new(
             Step::Protocol,
@@ -642,14 +647,14 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     let one_thread = OneThread::confirm().map_err(failure(Step::Fork, "count threads"))?;
     let before = Procfs::USUAL.children(process::id());
     match process::fork(one_thread, 0).map_err(failure(Step::Fork, "fork"))? {
-        Fork::Parent(between) => Ok(orphan_of(between, &before)?.map_or(Side::Refused, Side::Launcher)),
+        Fork::Parent(between) => Ok(orphan_of(between, &before)?.map_or(BrokerFork::Refused, BrokerFork::Launcher)),
         Fork::Child => match privilege::become_owner(plan.identity)
             .and_then(|_| become_dumpable())
             .and_then(|()| fork_into_namespaces(plan))
         {
-            Ok(Side::Broker) => Ok(Side::Broker),
+            Ok(BrokerFork::Broker) => Ok(BrokerFork::Broker),
             // Its number is told by its being there when this process is not.
-            Ok(Side::Launcher(_) | Side::Refused) => process::exit_now(0),
+            Ok(BrokerFork::Launcher(_) | BrokerFork::Refused) => process::exit_now(0),
             Err(failed) => {
                 let told = session.send(&SessionReply::Failed(failed), &[]);
                 process::exit_now(if told.is_ok() { 0 } else { 70 })
@@ -672,7 +677,7 @@ fn orphan_of(between: Pid, before: &[Pid]) -> Result<Option<Pid>, StepFailure> {
     Ok(Procfs::USUAL.children(process::id()).into_iter().find(|pid| !before.contains(pid)))
 }
 
-fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
+fn fork_into_namespaces(plan: &SessionPlan) -> Result<BrokerFork, StepFailure> {
     let namespaces = match plan.strength {
         Strength::Namespaces => namespace::ALL,
         Strength::Landlock => 0,
@@ -681,10 +686,10 @@ fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
     fork_into(one_thread, namespaces)
 }
 
-fn fork_into(one_thread: OneThread, namespaces: libc::c_int) -> Result<Side, StepFailure> {
+fn fork_into(one_thread: OneThread, namespaces: libc::c_int) -> Result<BrokerFork, StepFailure> {
     match process::fork(one_thread, namespaces).map_err(failure(Step::Namespaces, "clone"))? {
-        Fork::Child => Ok(Side::Broker),
-        Fork::Parent(broker) => Ok(Side::Launcher(broker)),
+        Fork::Child => Ok(BrokerFork::Broker),
+        Fork::Parent(broker) => Ok(BrokerFork::Launcher(broker)),
     }
 }
 

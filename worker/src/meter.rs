@@ -96,7 +96,7 @@ fn said(counter: Option<&File>) -> Option<String> {
 
 /// How things stood before a program was started: taken while nobody waits.
 #[derive(Debug)]
-pub(crate) struct Base {
+pub(crate) struct MeterBase {
     taken: Instant,
     forks: Option<Forks>,
     /// This process with all that it has reaped.
@@ -107,7 +107,7 @@ pub(crate) struct Base {
     filesystems: Vec<(PathBuf, u64)>,
 }
 
-impl Base {
+impl MeterBase {
     /// `writable`: the trees that programs may write.
     pub(crate) fn now(counters: &Counters, writable: &[PathBuf]) -> Self {
         let mut devices = HashSet::new();
@@ -176,7 +176,7 @@ impl Account {
 
 /// One process: its number may be another's later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Life {
+struct ProcessLife {
     pid: Pid,
     /// Clock ticks since the host was started.
     began: u64,
@@ -184,7 +184,7 @@ struct Life {
 
 /// The account of one process.
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry {
+struct AccountEntry {
     parent: Pid,
     /// With what it has reaped.
     all: Account,
@@ -192,17 +192,17 @@ struct Entry {
     reaped: Account,
 }
 
-impl Entry {
+impl AccountEntry {
     /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)), and whether that is all of it: what one
     /// has written that cannot be looked into is not told.
-    fn of(procfs: &Procfs, pid: Pid) -> Option<(Life, Self, bool)> {
+    fn of(procfs: &Procfs, pid: Pid) -> Option<(ProcessLife, Self, bool)> {
         let stat = Stat::of(&procfs.text(pid, "stat").ok()?)?;
         let io = procfs.text(pid, "io").ok();
         let (stored, written) = io.as_deref().map(io_of).unwrap_or_default();
         let io_of_it = Account { stored, written, ..Account::default() };
         let reaped = stat.reaped().and(io_of_it);
         let parent = Pid::try_from(stat.field(4)).unwrap_or(0);
-        let life = Life { pid, began: stat.field(22) };
+        let life = ProcessLife { pid, began: stat.field(22) };
         Some((life, Self { parent, all: reaped.and(stat.own()), reaped }, io.is_some()))
     }
 
@@ -218,7 +218,7 @@ impl Entry {
 #[derive(Debug, Clone, Default)]
 struct Accounts {
     own: Account,
-    of: HashMap<Life, Entry>,
+    of: HashMap<ProcessLife, AccountEntry>,
 }
 
 impl Accounts {
@@ -356,7 +356,7 @@ struct Memory {
 }
 
 /// One process of the family.
-struct Member {
+struct FamilyMember {
     pid: Pid,
     parent: Pid,
     /// Whom to ask for its memory and descriptors: a thread that lives.
@@ -364,7 +364,7 @@ struct Member {
     memory: Memory,
 }
 
-impl Member {
+impl FamilyMember {
     fn of(procfs: &Procfs, pid: Pid, threads: u64) -> io::Result<Self> {
         let (thread, status) = living_thread(procfs, pid, threads)?;
         let kib = |key| kib_after(&status, key);
@@ -392,8 +392,8 @@ fn has_memory(status: &str) -> bool {
 
 /// Result of a walk through the family.
 #[derive(Default)]
-struct Family {
-    members: Vec<Member>,
+struct FamilyWalk {
+    members: Vec<FamilyMember>,
     tasks: u64,
     accounts: Accounts,
     /// Account of all of them so far.
@@ -402,7 +402,7 @@ struct Family {
     hidden: bool,
 }
 
-impl Family {
+impl FamilyWalk {
     /// Bytes that the kernel keeps for each mapping of each member, by how many stand above it: parents come first.
     fn each_mapping(&self) -> impl Iterator<Item = u64> {
         let mut depths: HashMap<Pid, u64> = HashMap::new();
@@ -418,7 +418,7 @@ impl Family {
 pub(crate) struct Meter<'a> {
     bounds: &'a Bounds,
     counters: &'a Counters,
-    base: &'a Base,
+    base: &'a MeterBase,
     /// A cgroup holds memory and processes.
     grouped: bool,
     /// When to look again.
@@ -438,7 +438,7 @@ pub(crate) struct Meter<'a> {
 impl<'a> Meter<'a> {
     pub(crate) fn new(
         bounds: &'a Bounds,
-        (counters, base): (&'a Counters, &'a Base),
+        (counters, base): (&'a Counters, &'a MeterBase),
         scope: Option<SignalsStayBelow>,
         grouped: bool,
     ) -> Self {
@@ -535,7 +535,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Everything of every process.
-    fn survey(&mut self) -> Family {
+    fn survey(&mut self) -> FamilyWalk {
         let mut family = self.walk();
         let (mut spent, lost) = family.accounts.since(&self.accounts);
         // Or reaped after its parent was looked at: then it is with the parent by now. Once: a bomb makes each walk longer.
@@ -549,11 +549,11 @@ impl<'a> Meter<'a> {
         family
     }
 
-    fn walk(&self) -> Family {
-        let mut family = Family::default();
+    fn walk(&self) -> FamilyWalk {
+        let mut family = FamilyWalk::default();
         let procfs = &self.counters.procfs;
         each_descendant(procfs, |pid, threads| {
-            match (Member::of(procfs, pid, threads), Entry::of(procfs, pid)) {
+            match (FamilyMember::of(procfs, pid, threads), AccountEntry::of(procfs, pid)) {
                 (Ok(member), entry) => {
                     family.tasks += threads;
                     family.members.push(member);
@@ -577,7 +577,7 @@ impl<'a> Meter<'a> {
             if family.accounts.of.contains_key(life) {
                 continue;
             }
-            if let Some((found, entry, _)) = Entry::of(procfs, life.pid)
+            if let Some((found, entry, _)) = AccountEntry::of(procfs, life.pid)
                 && found == *life
             {
                 family.accounts.of.insert(found, entry.after(Some(before)));
@@ -587,7 +587,7 @@ impl<'a> Meter<'a> {
         family
     }
 
-    fn judge(&mut self, family: &Family, until: Instant) -> Option<LimitHit> {
+    fn judge(&mut self, family: &FamilyWalk, until: Instant) -> Option<LimitHit> {
         if let Some(hit) = self.counted(family.tasks) {
             return Some(hit);
         }
@@ -619,7 +619,7 @@ impl<'a> Meter<'a> {
 
     /// Bytes written to storage, and what has come to be in a tmpfs. That is nobody's writing (proc_pid_io(5) does not count
     /// it), so it is what every tmpfs in reach has grown by, as far as this call can have caused it.
-    fn stored(&self, family: &Family) -> u64 {
+    fn stored(&self, family: &FamilyWalk) -> u64 {
         let growth = |(path, before): &(PathBuf, u64)| held_by_tmpfs(path).map(|now| now.saturating_sub(*before));
         let grown: u64 = self.base.filesystems.iter().filter_map(growth).sum();
         let caused = if family.hidden { u64::MAX } else { family.account.touched() };
@@ -629,7 +629,7 @@ impl<'a> Meter<'a> {
     /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right,
     /// as far as there is time for it. And whether that is sure: of a process that has ended meanwhile only what is never too
     /// small is known; and one that is about to end has given up its memory, and looks as if it could not be looked into.
-    fn memory(&self, family: &Family, until: Instant) -> (u64, bool) {
+    fn memory(&self, family: &FamilyWalk, until: Instant) -> (u64, bool) {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
         let grown = host_shared(self.counters).saturating_sub(self.base.shared);
@@ -646,7 +646,7 @@ impl<'a> Meter<'a> {
         let (mut own, mut mapped, mut unmapped) = (0, 0, 0);
         let mut seen = HashSet::new();
         let parents: HashMap<Pid, Pid> = family.members.iter().map(|member| (member.pid, member.thread)).collect();
-        for Member { pid, parent, thread, memory } in &family.members {
+        for FamilyMember { pid, parent, thread, memory } in &family.members {
             // After the parent was asked: what is one memory now was that then, or was empty.
             let is_counted = parents.get(parent).is_some_and(|parent| process::share_memory(*parent, *thread));
             let in_time = Instant::now() < until;
@@ -682,15 +682,16 @@ impl<'a> Meter<'a> {
     }
 
     /// Most bytes that the kernel can keep for the mappings of all of them.
-    fn mappings_at_most(&self, family: &Family) -> u64 {
-        let each =
-            |(member, each): (&Member, u64)| member.memory.mappings.min(self.counters.mappings).saturating_mul(each);
+    fn mappings_at_most(&self, family: &FamilyWalk) -> u64 {
+        let each = |(member, each): (&FamilyMember, u64)| {
+            member.memory.mappings.min(self.counters.mappings).saturating_mul(each)
+        };
         family.members.iter().zip(family.each_mapping()).map(each).fold(0, u64::saturating_add)
     }
 
     /// Bytes that it keeps, counted until that alone is too much. So the work is bounded, as is the time: a list of
     /// 60,000 mappings takes 40 ms.
-    fn mappings(&self, family: &Family) -> u64 {
+    fn mappings(&self, family: &FamilyWalk) -> u64 {
         let mut sum = 0_u64;
         for (member, each) in family.members.iter().zip(family.each_mapping()) {
             let room = self.bounds.memory.saturating_sub(sum) / each;
@@ -834,9 +835,10 @@ mod tests {
     fn accounts(own: u64, of: &[(Pid, Pid, u64, u64)]) -> Accounts {
         let entry = |parent, own, reaped| {
             let all = account(own + reaped);
-            Entry { parent, all, reaped: Account { stored: all.stored, ..account(reaped) } }
+            AccountEntry { parent, all, reaped: Account { stored: all.stored, ..account(reaped) } }
         };
-        let of = of.iter().map(|&(pid, parent, own, reaped)| (Life { pid, began: 0 }, entry(parent, own, reaped)));
+        let of =
+            of.iter().map(|&(pid, parent, own, reaped)| (ProcessLife { pid, began: 0 }, entry(parent, own, reaped)));
         Accounts { own: account(own), of: of.collect() }
     }
 

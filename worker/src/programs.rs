@@ -15,18 +15,18 @@ use callgate_policy::path::HostPath;
 use callgate_policy::pattern::{ArgPatterns, ProgramPattern};
 use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{
-    Environment, FileId, Files, HEADER_BYTES, Header, OWN_STARTS, ProgramRule, Start, Starts, Word, read_header,
-    started_by_env,
+    Environment, FileId, GrantedStart, HEADER_BYTES, Header, InterpreterWord, OWN_STARTS, ProgramRule, StartFiles,
+    Starts, read_header, started_by_env,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
 use self::helpers::Helpers;
-pub(crate) use self::trees::{Tree, locate};
-use crate::asked::Asked;
+pub(crate) use self::trees::{ProgramTree, locate};
+use crate::asked::AskedPlaces;
 use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
-use crate::way::{Way, is_the_systems};
+use crate::way::{FollowedPath, is_the_systems};
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
 pub(crate) const DEPTH: u8 = 5;
@@ -45,20 +45,20 @@ const LOADERS: &[&str] = &[
 
 /// Programs that were found.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundPrograms {
     /// Where the session may read.
     readable: Vec<PathBuf>,
     /// Where it may write, or an earlier session of its workspace.
     changeable: Vec<PathBuf>,
     /// Where calls of an earlier session could have changed something that was bounded less.
-    asked: Asked,
+    asked: AskedPlaces,
     /// By which those have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
     pub(crate) starts: Starts,
     /// The files that the kernel must be let execute for it.
     pub(crate) files: Vec<OwnedFd>,
     /// The directories below which everything may be started.
-    pub(crate) trees: Vec<Tree>,
+    pub(crate) trees: Vec<ProgramTree>,
     known: Vec<FileId>,
     /// Granted, and not there.
     pub(crate) missing: Vec<ProgramPattern>,
@@ -67,24 +67,24 @@ pub(crate) struct Found {
 }
 
 /// Finds what a plan grants.
-pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -> Result<Found, StepFailure> {
-    let mut found = Found::of(plan, readable);
+pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -> Result<FoundPrograms, StepFailure> {
+    let mut found = FoundPrograms::of(plan, readable);
     for rule in plan.exec.rules() {
         let ProgramRule { programs, args, source: _ } = rule;
         match programs {
-            ProgramPattern::Any => found.starts.add(all_of(Files::Any, args)),
+            ProgramPattern::Any => found.starts.add(all_of(StartFiles::Any, args)),
             ProgramPattern::One(program) => found.add_one(program, None, rule, plan, path),
-            ProgramPattern::Below(directory) => match Tree::open(directory, plan)? {
+            ProgramPattern::Below(directory) => match ProgramTree::open(directory, plan)? {
                 None => found.missing.push(programs.clone()),
                 Some(tree) => {
                     if !found.may_read_some_of(&tree) {
                         found.unreadable.push(programs.clone());
                     }
-                    found.starts.add(all_of(Files::Below(tree.id()), args));
+                    found.starts.add(all_of(StartFiles::Below(tree.id()), args));
                     found.trees.push(tree);
                 }
             },
-            ProgramPattern::OneBelow { path: program, directory } => match Tree::open(directory, plan)? {
+            ProgramPattern::OneBelow { path: program, directory } => match ProgramTree::open(directory, plan)? {
                 None => found.missing.push(programs.clone()),
                 Some(tree) => found.add_one(program, Some(&tree), rule, plan, path),
             },
@@ -94,9 +94,9 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -
 }
 
 /// All that these files do with these arguments.
-fn all_of(files: Files, args: &ArgPatterns) -> Start {
+fn all_of(files: StartFiles, args: &ArgPatterns) -> GrantedStart {
     let (head, args) = (Vec::new(), args.clone());
-    Start { files, is_image: true, run_by: None, called: None, by_name: false, head, args }
+    GrantedStart { files, is_image: true, run_by: None, called: None, by_name: false, head, args }
 }
 
 /// Finds what calls may start that only read: each program by its name, whatever else its file can be, with any arguments. What is
@@ -106,8 +106,8 @@ pub(crate) fn find_for_reading(
     programs: &[HostPath],
     path: &[PathBuf],
     readable: &[PathBuf],
-) -> Found {
-    let mut found = Found::of(plan, readable);
+) -> FoundPrograms {
+    let mut found = FoundPrograms::of(plan, readable);
     for program in programs {
         if let Some(file) = look_up(program, path) {
             for file in std::iter::once(&file).chain(&helpers::of(&file, plan).itself) {
@@ -138,7 +138,7 @@ enum Named<'a> {
     /// Somebody who grants it.
     Granted,
     /// The file, if it lies in this tree.
-    InATree(&'a Tree),
+    InATree(&'a ProgramTree),
     /// Another program's file. If calls can change that, it may have come from one; if not, nothing that calls can change is
     /// meant by it.
     InAFile { changes: bool },
@@ -190,7 +190,7 @@ impl File {
     }
 }
 
-impl Found {
+impl FoundPrograms {
     /// Programs of a plan. What callgate starts itself is executable, and nothing that is granted; and loaders are not
     /// started.
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
@@ -198,12 +198,12 @@ impl Found {
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
         // As they are spelt, and without links.
         let names = |path: &HostPath| {
-            let real = Way::follow(path.as_path()).ok().and_then(|way| way.real_path().ok());
+            let real = FollowedPath::follow(path.as_path()).ok().and_then(|way| way.real_path().ok());
             std::iter::once(path.as_path().to_owned()).chain(real)
         };
         let changeable = written.chain(&plan.workspace).flat_map(names).collect();
         // A call of an earlier session that was bounded less may have written what this one was asked for.
-        let asked = Asked::of(&plan.protection.asked, rustix::process::geteuid().as_raw());
+        let asked = AskedPlaces::of(&plan.protection.asked, rustix::process::geteuid().as_raw());
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
         let mut found = Self { readable, changeable, asked, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
@@ -221,7 +221,7 @@ impl Found {
     fn add_one(
         &mut self,
         program: &HostPath,
-        tree: Option<&Tree>,
+        tree: Option<&ProgramTree>,
         rule: &ProgramRule,
         plan: &SessionPlan,
         path: &[PathBuf],
@@ -243,14 +243,14 @@ impl Found {
         };
         let mounts = self.mounts.as_ref()?;
         let within = |at: &Path| by_name(at) || mountinfo::other_names(mounts, at).iter().any(|name| by_name(name));
-        let Ok(way) = Way::follow(path) else { return Some(within(path)) };
+        let Ok(way) = FollowedPath::follow(path) else { return Some(within(path)) };
         let by_link = || way.links.iter().any(|link| within(&link.path));
         Some(within(path) || way.real_path().is_ok_and(|real| within(&real)) || by_link())
     }
 
     /// True unless it is certain that they do not: a file's other names may be anywhere.
     fn may_change(&self, path: &Path) -> bool {
-        let Ok(way) = Way::follow(path) else { return self.changes(path, Who::EarlierToo) != Some(false) };
+        let Ok(way) = FollowedPath::follow(path) else { return self.changes(path, Who::EarlierToo) != Some(false) };
         // A file with a second name may have that where calls write, unless it comes with the system.
         let stat = way.stat();
         let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
@@ -269,7 +269,7 @@ impl Found {
     }
 
     /// True if anything in a tree could be read.
-    fn may_read_some_of(&self, tree: &Tree) -> bool {
+    fn may_read_some_of(&self, tree: &ProgramTree) -> bool {
         let overlaps = |real: &Path| self.readable.iter().any(|read| real.starts_with(read) || read.starts_with(real));
         path_of(tree.as_fd()).is_ok_and(|real| overlaps(&real))
     }
@@ -280,7 +280,7 @@ impl Found {
         &mut self,
         file: &Path,
         named: Named<'_>,
-        head: Vec<Word>,
+        head: Vec<InterpreterWord>,
         (args, by_name): (&ArgPatterns, bool),
         path: &[PathBuf],
         depth: u8,
@@ -289,7 +289,7 @@ impl Found {
         let start = |is_image, run_by| {
             let called = file.file_name().map(|name| name.as_bytes().to_vec());
             let (head, args) = (head.clone(), args.clone());
-            Start { files: Files::One(id), is_image, run_by, called, by_name, head, args }
+            GrantedStart { files: StartFiles::One(id), is_image, run_by, called, by_name, head, args }
         };
         match header {
             Header::Dynamic { .. } | Header::Image => self.starts.add(start(true, None)),
@@ -323,15 +323,15 @@ impl Found {
     fn add_interpreter(
         &mut self,
         ((interpreter, argument), named): ((&[u8], Option<Vec<u8>>), Named<'_>),
-        (script, head): (FileId, &[Word]),
+        (script, head): (FileId, &[InterpreterWord]),
         args: &ArgPatterns,
         path: &[PathBuf],
         depth: u8,
     ) -> Option<FileId> {
         let interpreter = Path::new(std::ffi::OsStr::from_bytes(interpreter));
-        let after = |words: &[&[u8]]| -> Vec<Word> {
-            let words = words.iter().map(|word| Word::Exact(word.to_vec()));
-            words.chain([Word::File(script)]).chain(head.iter().cloned()).collect()
+        let after = |words: &[&[u8]]| -> Vec<InterpreterWord> {
+            let words = words.iter().map(|word| InterpreterWord::Exact(word.to_vec()));
+            words.chain([InterpreterWord::File(script)]).chain(head.iter().cloned()).collect()
         };
         let argument = argument.unwrap_or_default();
         let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };

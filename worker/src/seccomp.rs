@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use callgate_policy::plan::seccomp::{Action, ArgRule, Condition, Filter, Verdict, Width, X86_64_ONLY};
+use callgate_policy::plan::seccomp::{ArgRule, CallAction, CallVerdict, Condition, Filter, Width, X86_64_ONLY};
 use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 
 pub use callgate_policy::plan::seccomp::Arch;
@@ -59,12 +59,12 @@ pub enum AssembleError {
 /// The program that does what the table says, on one architecture. The same table always gives the same bytes.
 pub fn assemble(filter: &Filter, arch: Arch) -> Result<Vec<BpfInsn>, AssembleError> {
     let mut code = Code::default();
-    let mut blocks: BTreeMap<&Action, Goal> = BTreeMap::new();
+    let mut blocks: BTreeMap<&CallAction, Goal> = BTreeMap::new();
     let mut goals = BTreeMap::new();
     for (number, (name, action)) in numbered(filter, arch)? {
         let goal = match action {
-            Action::Always(verdict) => Goal::Return(ret(*verdict)),
-            Action::Args { rules, otherwise } => match blocks.get(action) {
+            CallAction::Always(verdict) => Goal::Return(ret(*verdict)),
+            CallAction::Args { rules, otherwise } => match blocks.get(action) {
                 Some(goal) => *goal,
                 None => {
                     let goal = code.block(&argument_block(name, rules, *otherwise, arch)?);
@@ -108,15 +108,15 @@ fn audit_arch(arch: Arch) -> u32 {
     }
 }
 
-fn ret(verdict: Verdict) -> u32 {
+fn ret(verdict: CallVerdict) -> u32 {
     match verdict {
-        Verdict::Allow => libc::SECCOMP_RET_ALLOW,
-        Verdict::Notify => libc::SECCOMP_RET_USER_NOTIF,
-        Verdict::Errno(errno) => libc::SECCOMP_RET_ERRNO | u32::from(errno.number()),
+        CallVerdict::Allow => libc::SECCOMP_RET_ALLOW,
+        CallVerdict::Notify => libc::SECCOMP_RET_USER_NOTIF,
+        CallVerdict::Errno(errno) => libc::SECCOMP_RET_ERRNO | u32::from(errno.number()),
     }
 }
 
-fn numbered(filter: &Filter, arch: Arch) -> Result<BTreeMap<u32, (&'static str, &Action)>, AssembleError> {
+fn numbered(filter: &Filter, arch: Arch) -> Result<BTreeMap<u32, (&'static str, &CallAction)>, AssembleError> {
     let mut calls = BTreeMap::new();
     for (name, action) in filter.calls() {
         let Some(number) = number(name, arch) else {
@@ -155,17 +155,17 @@ enum Goal {
 
 /// Numbers from `first` up to the next range's.
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct NumberRange {
     first: u32,
     goal: Goal,
 }
 
 /// All 2^32 numbers, neighbours with one goal in one range.
-fn ranges(goals: &BTreeMap<u32, Goal>, default: Goal) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
+fn ranges(goals: &BTreeMap<u32, Goal>, default: Goal) -> Vec<NumberRange> {
+    let mut ranges: Vec<NumberRange> = Vec::new();
     let mut push = |first, goal| {
         if ranges.last().is_none_or(|range| range.goal != goal) {
-            ranges.push(Range { first, goal });
+            ranges.push(NumberRange { first, goal });
         }
     };
     let mut next = 0;
@@ -235,7 +235,7 @@ impl Code {
     }
 
     /// A search tree over the ranges below `end`, balanced by how many numbers the kernel may ask about.
-    fn search(&mut self, ranges: &[Range], end: u32) -> Goal {
+    fn search(&mut self, ranges: &[NumberRange], end: u32) -> Goal {
         match ranges {
             [] => Goal::Return(libc::SECCOMP_RET_KILL_PROCESS),
             [only] => only.goal,
@@ -279,9 +279,9 @@ impl Code {
 const PROBED: u32 = 480;
 
 /// Where to cut two or more ranges so that both halves hold about as many numbers.
-fn middle(ranges: &[Range], end: u32) -> usize {
+fn middle(ranges: &[NumberRange], end: u32) -> usize {
     let start = ranges.first().map_or(0, |range| range.first);
-    let imbalance = |cut: &Range| (cut.first - start).abs_diff(end.saturating_sub(cut.first));
+    let imbalance = |cut: &NumberRange| (cut.first - start).abs_diff(end.saturating_sub(cut.first));
     let cuts = ranges.iter().enumerate().skip(1);
     cuts.min_by_key(|(_, cut)| imbalance(cut)).map_or(1, |(index, _)| index)
 }
@@ -297,7 +297,7 @@ const PREFIX: usize = 5;
 fn argument_block(
     name: &'static str,
     rules: &[ArgRule],
-    otherwise: Verdict,
+    otherwise: CallVerdict,
     arch: Arch,
 ) -> Result<Vec<BpfInsn>, AssembleError> {
     let mut block = Vec::new();

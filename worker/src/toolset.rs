@@ -19,21 +19,21 @@ pub const TEMPORARY_PREFIX: &str = ".callgate-";
 /// The tools that workers carry out.
 pub trait Toolset: Sync + std::fmt::Debug {
     /// The system calls that this tool needs besides those of every tool.
-    fn kind(&self, name: &str) -> Kind;
+    fn kind(&self, name: &str) -> SyscallNeed;
 
     /// Carries out the tool that `plan` names. The process is confined to the plan by now.
     ///
     /// # Errors
     /// The operation that failed.
-    fn run(&self, plan: &CallPlan, arguments: &Value, given: Given) -> Result<Output, Failed>;
+    fn run(&self, plan: &CallPlan, arguments: &Value, given: Given) -> Result<ToolResult, ToolFailure>;
 }
 
 /// The tools of a launcher and of all the processes that it forks.
-pub type Tools = &'static dyn Toolset;
+pub type StaticToolset = &'static dyn Toolset;
 
 /// A tool's need of system calls, which chooses the worker's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SyscallNeed {
     /// Nothing besides.
     Plain,
     /// It makes threads.
@@ -44,7 +44,7 @@ pub enum Kind {
     Asks,
 }
 
-impl Kind {
+impl SyscallNeed {
     /// True if it connects to hosts.
     #[must_use]
     pub fn connects(self) -> bool {
@@ -91,7 +91,7 @@ impl Peer {
 
 /// A result, in the shape that C-27 gives the tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
+pub struct ToolResult {
     /// The result.
     pub data: Value,
     /// True if the result was cut to the limit (S0-44).
@@ -102,7 +102,7 @@ pub struct Output {
     pub lost: bool,
 }
 
-impl Output {
+impl ToolResult {
     /// A result with all of its data, or with the rest left where it is: in the file that was read.
     #[must_use]
     pub fn of(data: Value, truncated: bool) -> Self {
@@ -112,7 +112,7 @@ impl Output {
 
 /// The reason why a tool gave no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct ToolFailure {
     /// The operation, its object, the cause and the next step, in one line.
     pub text: String,
     /// The kernel's error number, if the kernel refused or failed.

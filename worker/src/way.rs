@@ -50,7 +50,7 @@ impl Link {
 
 /// A path that was followed to its end.
 #[derive(Debug)]
-pub struct Way {
+pub struct FollowedPath {
     fd: OwnedFd,
     stat: Stat,
     /// Each directory in which a name was looked up and each link, with its owner's user id.
@@ -61,8 +61,8 @@ pub struct Way {
     pub passed: Vec<PathBuf>,
 }
 
-impl Way {
-    /// Follows a path from where this process is: see [`Way::follow_from`].
+impl FollowedPath {
+    /// Follows a path from where this process is: see [`FollowedPath::follow_from`].
     ///
     /// # Errors
     /// The same.

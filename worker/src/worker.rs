@@ -14,8 +14,8 @@ use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName, Limits};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
-    CallPlan, CallRules, Calls, ENDPOINT, ENDPOINT_VARIABLE, Exactness, Extent, FsAccess, FsRule, Limit, Mechanism,
-    PROTOCOL_VERSION, Presence, Resource, SessionPlan, Work,
+    CallPlan, CallRules, CallWork, Calls, ENDPOINT, ENDPOINT_VARIABLE, Exactness, Extent, FsAccess, FsRule, Limit,
+    Mechanism, PROTOCOL_VERSION, Presence, Resource, SessionPlan,
 };
 use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::apply::landlock::{self, SignalsStayBelow};
 use crate::apply::{call, done, failure, kernel};
 use crate::family;
-use crate::meter::{Base, Counters, Meter};
+use crate::meter::{Counters, Meter, MeterBase};
 use crate::probe;
 use crate::procfs::{OWN, Procfs, keep_own};
 use crate::protocol::{
@@ -32,8 +32,8 @@ use crate::protocol::{
     Threads, ToWorker, ToolEnd, shortened,
 };
 use crate::sys::fd;
-use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
-use crate::toolset::{self, Given, Output, Peer, Tools};
+use crate::sys::process::{self, ExecArguments, Fork, OneThread, Pid, ProcessEnd};
+use crate::toolset::{self, Given, Peer, StaticToolset, ToolResult};
 use crate::zygote::{Trade, drain};
 
 /// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
@@ -67,19 +67,19 @@ pub(crate) struct Programs {
     /// Keeps a worker's signals to what it started; `None` before Landlock's ABI 6.
     pub(crate) signal_scope: Option<OwnedFd>,
     /// Attempts that run in their stead, in a session that is for that.
-    pub(crate) attempts: Option<Attempts>,
+    pub(crate) attempts: Option<AblatedAttempts>,
     /// The tools that they carry out.
-    pub(crate) tools: Tools,
+    pub(crate) tools: StaticToolset,
 }
 
 /// Attempts to break out in a session for these, made without some mechanism: neither program nor tool runs in it, only
 /// acts of the probe that is part of this very program.
 #[derive(Clone, Copy)]
-pub(crate) struct Attempts {
+pub(crate) struct AblatedAttempts {
     landlock: bool,
 }
 
-impl Attempts {
+impl AblatedAttempts {
     /// `None` for every other session.
     pub(crate) fn of(plan: &SessionPlan) -> Option<Self> {
         plan.ablation.as_ref().map(|_| Self { landlock: plan.keeps(Mechanism::Landlock) })
@@ -89,9 +89,9 @@ impl Attempts {
 /// Possessions of the workers of tools that only read, from their zygote.
 pub(crate) struct Readers {
     pub(crate) landlock_abi: u8,
-    pub(crate) attempts: Option<Attempts>,
+    pub(crate) attempts: Option<AblatedAttempts>,
     /// The tools that they carry out.
-    pub(crate) tools: Tools,
+    pub(crate) tools: StaticToolset,
 }
 
 impl Trade for Programs {
@@ -118,10 +118,10 @@ fn exit_code(served: io::Result<()>) -> i32 {
 }
 
 /// A call, and the descriptors with it if they are those that it speaks of.
-type Came = (Box<CallPlan>, Option<ProgramFds<OwnedFd>>);
+type ReceivedCall = (Box<CallPlan>, Option<ProgramFds<OwnedFd>>);
 
 /// A call as it comes, and the descriptors with it. `None` if there is nothing to do.
-fn receive_call(channel: &Channel) -> io::Result<Option<Came>> {
+fn receive_call(channel: &Channel) -> io::Result<Option<ReceivedCall>> {
     loop {
         match channel.receive::<ToWorker>()? {
             Received::Message(ToWorker::Call { plan, fds: sent }, fds) if plan.version == PROTOCOL_VERSION => {
@@ -157,7 +157,7 @@ fn get_ready() -> io::Result<()> {
         network: None,
         as_spelt: false,
         serves_session: false,
-        work: Work::program(vec!["true".into()], "/".into()),
+        work: CallWork::program(vec!["true".into()], "/".into()),
         limits: vec![Limit { resource: Resource::OpenFiles, max: 1024 }],
         bounds: Bounds::of(&Limits::default(), 0),
         timeout: Duration::ZERO,
@@ -190,7 +190,7 @@ impl Readers {
         // It takes nothing away that a worker needs from here on, and longer than the rest of a call's confinement.
         let forkless = call::confine_ready_reader(threads);
         let Some((plan, fds)) = receive_call(channel)? else { return Ok(()) };
-        let Work::Tool { .. } = &plan.work else {
+        let CallWork::Tool { .. } = &plan.work else {
             return channel.send(&FromWorker::Failed(StepFailure::new(Step::Protocol, "a program for a reader")), &[]);
         };
         if self.attempts.is_some() {
@@ -221,7 +221,7 @@ impl Programs {
         };
         let procfs = self.procfs.as_ref().map_or(Procfs::USUAL, |root| Procfs::at(root.as_fd()));
         let counters = Counters::open(procfs);
-        let mut base = Base::now(&counters, &self.writable);
+        let mut base = MeterBase::now(&counters, &self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
             match &plan.rules {
                 CallRules::OfSession => {}
@@ -239,10 +239,10 @@ impl Programs {
                 broker.send(&Register::Serves { pid: process::id() }, &[])?;
             }
             let (argv, working_dir, env) = match &plan.work {
-                Work::Tool { .. } if self.attempts.is_some() => {
+                CallWork::Tool { .. } if self.attempts.is_some() => {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
                 }
-                Work::Tool { name, .. } => {
+                CallWork::Tool { name, .. } => {
                     drop((init, counters, asked));
                     let kind = self.tools.kind(name);
                     // Before it is confined to its call.
@@ -251,7 +251,7 @@ impl Programs {
                     let given = Given { threads: count(kind.threads()), certificates, peer: None };
                     return tool(channel, &plan, (self.tools, given), confined);
                 }
-                Work::Program { argv, working_dir, env } => (argv, working_dir, env),
+                CallWork::Program { argv, working_dir, env } => (argv, working_dir, env),
             };
             let Some((streams, endpoint, group)) = fds.map(descriptors) else {
                 let what = "other descriptors came than the call speaks of";
@@ -268,9 +268,9 @@ impl Programs {
                 Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
             };
             if base.is_stale() {
-                base = Base::now(&counters, &self.writable);
+                base = MeterBase::now(&counters, &self.writable);
             }
-            let start = Start { inherited: self, plan: &plan, argv, working_dir, env, group, has_endpoint };
+            let start = ProgramStart { inherited: self, plan: &plan, argv, working_dir, env, group, has_endpoint };
             let Some(end) = program(channel, &start, (signals, scope), streams, (&counters, &base))? else {
                 return Ok(());
             };
@@ -287,7 +287,7 @@ impl Programs {
             if !is_usual || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
-            base = Base::now(&counters, &self.writable);
+            base = MeterBase::now(&counters, &self.writable);
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ fn peer(fds: ProgramFds<OwnedFd>) -> Peer {
 fn tool(
     channel: &Channel,
     plan: &CallPlan,
-    with: (Tools, Given),
+    with: (StaticToolset, Given),
     confined: Result<Vec<StepReport>, StepFailure>,
 ) -> io::Result<()> {
     match confined {
@@ -339,7 +339,12 @@ fn tool(
     Ok(())
 }
 
-fn work(channel: &Channel, plan: &CallPlan, (tools, given): (Tools, Given), arguments: &Value) -> io::Result<()> {
+fn work(
+    channel: &Channel,
+    plan: &CallPlan,
+    (tools, given): (StaticToolset, Given),
+    arguments: &Value,
+) -> io::Result<()> {
     report_a_panic(channel);
     match tools.run(plan, arguments, given) {
         Ok(output) => send_result(channel, output),
@@ -373,8 +378,8 @@ fn count(threads: Threads) -> usize {
 }
 
 /// In one frame if it fits, else in frames of its own before the last; what it had no room for comes after it.
-fn send_result(channel: &Channel, output: Output) -> io::Result<()> {
-    let Output { data, truncated, rest, lost } = output;
+fn send_result(channel: &Channel, output: ToolResult) -> io::Result<()> {
+    let ToolResult { data, truncated, rest, lost } = output;
     let end = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data });
     if !rest.is_empty() {
         channel.send_data(&serde_json::to_vec(&data)?)?;
@@ -393,33 +398,33 @@ fn send_result(channel: &Channel, output: Output) -> io::Result<()> {
 }
 
 /// Streams that a program reads and writes.
-struct Streams {
+struct ProgramStreams {
     stdio: [OwnedFd; 3],
     /// To be its controlling terminal.
     terminal: Option<OwnedFd>,
 }
 
 /// A program to be started.
-struct Start<'a> {
+struct ProgramStart<'a> {
     inherited: &'a Programs,
     plan: &'a CallPlan,
     argv: &'a [HostPath],
     working_dir: &'a HostPath,
     env: &'a [HostPath],
-    group: Option<Group>,
+    group: Option<ProgramCgroup>,
     /// True if it may connect to its session's endpoint.
     has_endpoint: bool,
 }
 
 /// A program's cgroup, which holds its memory and processes.
-struct Group {
+struct ProgramCgroup {
     procs: OwnedFd,
     pids_events: File,
     memory_events: File,
     memory_peak: File,
 }
 
-impl Group {
+impl ProgramCgroup {
     /// How often a limit was met (cgroups(7): lines of a name and a number).
     fn count(mut file: &File, name: &str) -> u64 {
         let mut text = String::new();
@@ -443,31 +448,31 @@ impl Group {
     }
 }
 
-fn descriptors(fds: ProgramFds<OwnedFd>) -> (Streams, Option<OwnedFd>, Option<Group>) {
+fn descriptors(fds: ProgramFds<OwnedFd>) -> (ProgramStreams, Option<OwnedFd>, Option<ProgramCgroup>) {
     let ProgramFds { stdio, terminal, endpoint, cgroup } = fds;
-    let group = cgroup.map(|CgroupFds { procs, pids_events, memory_events, memory_peak }| Group {
+    let group = cgroup.map(|CgroupFds { procs, pids_events, memory_events, memory_peak }| ProgramCgroup {
         procs,
         pids_events: pids_events.into(),
         memory_events: memory_events.into(),
         memory_peak: memory_peak.into(),
     });
-    (Streams { stdio, terminal }, endpoint, group)
+    (ProgramStreams { stdio, terminal }, endpoint, group)
 }
 
 /// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends. `None` if it
 /// could not be started; the supervisor has been told why.
 fn program(
     channel: &Channel,
-    wanted: &Start<'_>,
+    wanted: &ProgramStart<'_>,
     (signals, scope): (&OwnedFd, Option<SignalsStayBelow>),
-    streams: Streams,
-    measured: (&Counters, &Base),
+    streams: ProgramStreams,
+    measured: (&Counters, &MeterBase),
 ) -> io::Result<Option<ProgramEnd>> {
     let started = match wanted.inherited.attempts {
         None => start(wanted, &streams),
         Some(attempts) => attempt(attempts, wanted, &streams),
     };
-    let Started { pid, steps, _kept } = match started {
+    let StartedProgram { pid, steps, _kept } = match started {
         Ok(started) => started,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None),
     };
@@ -482,7 +487,7 @@ fn program(
 }
 
 /// A program that was started.
-struct Started {
+struct StartedProgram {
     pid: Pid,
     /// Steps that its start confirmed.
     steps: Vec<StepReport>,
@@ -490,8 +495,8 @@ struct Started {
     _kept: Vec<OwnedFd>,
 }
 
-fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
-    let Start { inherited, plan, argv, working_dir, env, group, has_endpoint } = wanted;
+fn start(wanted: &ProgramStart<'_>, streams: &ProgramStreams) -> Result<StartedProgram, StepFailure> {
+    let ProgramStart { inherited, plan, argv, working_dir, env, group, has_endpoint } = wanted;
     let (built, changing);
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
@@ -545,7 +550,7 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
     }
     let env = if variables.is_empty() { &inherited.env } else { &with(strings(variables)?, &inherited.env) };
     let [input, output, error] = &streams.stdio;
-    let exec = Exec {
+    let exec = ExecArguments {
         files: &files,
         argv: &args,
         env,
@@ -574,7 +579,7 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
         kernel(step.step(), what, e)
     })?;
     let steps = call::program_steps(plan, domain, spawned.landlocked, group.is_some());
-    Ok(Started { pid: spawned.pid, steps, _kept: keep_own(own, spawned.pid) })
+    Ok(StartedProgram { pid: spawned.pid, steps, _kept: keep_own(own, spawned.pid) })
 }
 
 /// An environment with variables of its own, each in place of the session's of that name.
@@ -594,10 +599,14 @@ fn no_tools() -> StepFailure {
 
 /// Performs an act of the probe in a fork of this process, confined as a program would be but for what the session does
 /// without. Nothing is executed: whatever argv names, its words after the first are the act's.
-fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
+fn attempt(
+    attempts: AblatedAttempts,
+    wanted: &ProgramStart<'_>,
+    streams: &ProgramStreams,
+) -> Result<StartedProgram, StepFailure> {
     let one_thread = OneThread::confirm().map_err(failure(Step::Attempt, "count threads"))?;
     match process::fork(one_thread, 0).map_err(failure(Step::Attempt, "fork"))? {
-        Fork::Parent(pid) => Ok(Started { pid, steps: Vec::new(), _kept: Vec::new() }),
+        Fork::Parent(pid) => Ok(StartedProgram { pid, steps: Vec::new(), _kept: Vec::new() }),
         Fork::Child => process::exit_now(match confine_attempt(attempts, wanted, &streams.stdio) {
             Ok(()) => {
                 let words: Vec<String> =
@@ -609,7 +618,7 @@ fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<
     }
 }
 
-fn confine_attempt(attempts: Attempts, wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> io::Result<()> {
+fn confine_attempt(attempts: AblatedAttempts, wanted: &ProgramStart<'_>, stdio: &[OwnedFd; 3]) -> io::Result<()> {
     let [input, output, error] = stdio;
     rustix::process::setsid()?;
     rustix::stdio::dup2_stdin(input)?;
@@ -640,7 +649,7 @@ struct Init<'a> {
     /// When its time is up; `None` for a time that no clock reaches.
     deadline: Option<Instant>,
     scope: Option<SignalsStayBelow>,
-    group: Option<&'a Group>,
+    group: Option<&'a ProgramCgroup>,
     bounds: &'a Bounds,
     meter: Meter<'a>,
     hit: Option<LimitHit>,
@@ -724,9 +733,9 @@ impl Init<'_> {
     }
 
     /// How the program itself ended. It is a child of this process, which alone reaps it; not reaped, it does not end.
-    fn end_of_main(&self, sweep: &family::Sweep) -> Ended {
+    fn end_of_main(&self, sweep: &family::Sweep) -> ProcessEnd {
         let main = sweep.reaped.iter().find(|end| end.pid == self.main).copied();
-        main.unwrap_or(Ended { pid: self.main, status: libc::SIGKILL, cpu_us: 0, max_rss_kib: 0 })
+        main.unwrap_or(ProcessEnd { pid: self.main, status: libc::SIGKILL, cpu_us: 0, max_rss_kib: 0 })
     }
 
     /// Handles a frame from the supervisor. False once the program has been killed on its word, or because it is gone.
@@ -748,7 +757,7 @@ impl Init<'_> {
     }
 
     /// Reaps all that has ended; the main program's end, if it is among them.
-    fn reap(&self) -> io::Result<Option<Ended>> {
+    fn reap(&self) -> io::Result<Option<ProcessEnd>> {
         drain(self.signals)?;
         loop {
             match process::reap() {
@@ -762,7 +771,7 @@ impl Init<'_> {
     }
 
     /// The program has ended; now everything else that it started ends too.
-    fn finish(&self, end: Ended, timed_out: bool) -> io::Result<ProgramEnd> {
+    fn finish(&self, end: ProcessEnd, timed_out: bool) -> io::Result<ProgramEnd> {
         let sweep = match process::reap() {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => family::Sweep::default(),
             _ => self.end_all()?,
@@ -770,7 +779,7 @@ impl Init<'_> {
         Ok(self.report(end, timed_out, &sweep))
     }
 
-    fn report(&self, end: Ended, timed_out: bool, sweep: &family::Sweep) -> ProgramEnd {
+    fn report(&self, end: ProcessEnd, timed_out: bool, sweep: &family::Sweep) -> ProgramEnd {
         let (killed, left) = (sweep.killed, u32::try_from(sweep.left.len()).unwrap_or(u32::MAX));
         let (code, signal) = if self.hit.is_some() {
             // Should it have ended by itself in this moment, it was over the limit then.

@@ -25,14 +25,14 @@ pub(crate) trait Trade {
 }
 
 /// A zygote's two connections.
-pub(crate) struct Links {
+pub(crate) struct ZygoteLinks {
     pub(crate) supervisor: Channel,
     pub(crate) broker: Channel,
 }
 
 /// A zygote that is ready to serve.
-pub(crate) struct Zygote<T> {
-    links: Links,
+pub(crate) struct ReadyZygote<T> {
+    links: ZygoteLinks,
     trade: T,
     one_thread: OneThread,
     signals: OwnedFd,
@@ -46,9 +46,9 @@ struct Forked {
     killed: bool,
 }
 
-impl<T: Trade> Zygote<T> {
+impl<T: Trade> ReadyZygote<T> {
     /// Does what its own confinement may not let it do any more.
-    pub(crate) fn new(links: Links, trade: T) -> io::Result<Self> {
+    pub(crate) fn new(links: ZygoteLinks, trade: T) -> io::Result<Self> {
         family::become_subreaper()?;
         rustix::thread::set_name(c"cg-zygote")?;
         let (signals, one_thread) = (process::children_as_fd()?, OneThread::confirm()?);

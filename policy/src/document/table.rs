@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use super::error::Fault;
-use super::tree::{Entry, Node, Value};
+use super::tree::{DocumentValue, Entry, Node};
 
 /// A table whose keys are all known.
 pub(crate) struct Table {
@@ -15,7 +15,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn of(node: Node, what: &'static str, known: &[&str]) -> Result<Self, Fault> {
-        let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+        let DocumentValue::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
         match entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
             Some(entry) => {
                 let fault = Fault::new(entry.key_span.clone(), format!("{what} has no key {:?}", entry.key));
@@ -27,7 +27,7 @@ impl Table {
 
     /// A table that may have other keys as well.
     pub(crate) fn open(node: Node, what: &'static str) -> Result<Self, Fault> {
-        let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+        let DocumentValue::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
         Ok(Self { span: node.span, what, entries })
     }
 
@@ -64,10 +64,12 @@ pub(crate) fn wrong(node: &Node, wanted: &str) -> Fault {
 
 pub(crate) fn text(node: Node) -> Result<String, Fault> {
     match node.value {
-        Value::Text(text) => Ok(text),
-        Value::Table(_) | Value::Array(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => {
-            Err(wrong(&node, "a string"))
-        }
+        DocumentValue::Text(text) => Ok(text),
+        DocumentValue::Table(_)
+        | DocumentValue::Array(_)
+        | DocumentValue::Integer(_)
+        | DocumentValue::Bool(_)
+        | DocumentValue::Other(_) => Err(wrong(&node, "a string")),
     }
 }
 
@@ -83,11 +85,11 @@ pub(crate) fn name(node: Node) -> Result<String, Fault> {
 }
 
 pub(crate) fn boolean(node: Node) -> Result<bool, Fault> {
-    if let Value::Bool(truth) = node.value { Ok(truth) } else { Err(wrong(&node, "a boolean")) }
+    if let DocumentValue::Bool(truth) = node.value { Ok(truth) } else { Err(wrong(&node, "a boolean")) }
 }
 
 pub(crate) fn count(node: Node) -> Result<u64, Fault> {
-    let Value::Integer(number) = node.value else { return Err(wrong(&node, "an integer")) };
+    let DocumentValue::Integer(number) = node.value else { return Err(wrong(&node, "an integer")) };
     match u64::try_from(number) {
         Ok(number) if number > 0 => Ok(number),
         Ok(_) | Err(_) => Err(Fault::new(node.span, "the limit must be above zero")),
@@ -107,9 +109,11 @@ pub(crate) fn choice<T>(node: Node, parse: impl FnOnce(&str) -> Option<T>, names
 
 pub(crate) fn list<T>(node: Node, read: impl FnMut(Node) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
     match node.value {
-        Value::Array(items) => items.into_iter().map(read).collect(),
-        Value::Table(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => {
-            Err(wrong(&node, "an array"))
-        }
+        DocumentValue::Array(items) => items.into_iter().map(read).collect(),
+        DocumentValue::Table(_)
+        | DocumentValue::Text(_)
+        | DocumentValue::Integer(_)
+        | DocumentValue::Bool(_)
+        | DocumentValue::Other(_) => Err(wrong(&node, "an array")),
     }
 }

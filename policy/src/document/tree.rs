@@ -28,14 +28,14 @@ pub enum Format {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) span: Range<usize>,
-    pub(crate) value: Value,
+    pub(crate) value: DocumentValue,
 }
 
 /// The kind of a value that is left out, in YAML.
 pub(crate) const NOTHING: &str = "nothing";
 
 #[derive(Debug)]
-pub(crate) enum Value {
+pub(crate) enum DocumentValue {
     Table(Vec<Entry>),
     Array(Vec<Node>),
     Text(String),
@@ -84,18 +84,22 @@ impl Whole {
         }
         let node = read(text)?;
         match &node.value {
-            Value::Table(entries) if entries.is_empty() => Err(empty()),
+            DocumentValue::Table(entries) if entries.is_empty() => Err(empty()),
             // All that there is are comments.
-            Value::Other(NOTHING) => Err(empty()),
-            Value::Table(_) => Ok(node),
-            other @ (Value::Array(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_)) => {
+            DocumentValue::Other(NOTHING) => Err(empty()),
+            DocumentValue::Table(_) => Ok(node),
+            other @ (DocumentValue::Array(_)
+            | DocumentValue::Text(_)
+            | DocumentValue::Integer(_)
+            | DocumentValue::Bool(_)
+            | DocumentValue::Other(_)) => {
                 Err(Fault::new(node.span.clone(), format!("a {what} is a table of keys, not {}", other.kind())))
             }
         }
     }
 }
 
-impl Value {
+impl DocumentValue {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Table(_) => "a table",
@@ -114,28 +118,28 @@ fn from_toml(text: &str) -> Result<Node, Fault> {
     Ok(Node { span, value: toml_table(table.into_inner(), 0)? })
 }
 
-fn toml_table(table: DeTable<'_>, depth: usize) -> Result<Value, Fault> {
+fn toml_table(table: DeTable<'_>, depth: usize) -> Result<DocumentValue, Fault> {
     let entry = |(key, value): (Spanned<Cow<'_, str>>, Spanned<DeValue<'_>>)| {
         let key_span = key.span();
         Ok(Entry { key: key.into_inner().into_owned(), key_span, node: toml_value(value, depth + 1)? })
     };
-    Ok(Value::Table(table.into_iter().map(entry).collect::<Result<_, Fault>>()?))
+    Ok(DocumentValue::Table(table.into_iter().map(entry).collect::<Result<_, Fault>>()?))
 }
 
 fn toml_value(value: Spanned<DeValue<'_>>, depth: usize) -> Result<Node, Fault> {
     let span = value.span();
     check_depth(depth, &span)?;
     let value = match value.into_inner() {
-        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::String(text) => DocumentValue::Text(text.into_owned()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map(Value::Integer)
+            .map(DocumentValue::Integer)
             .map_err(|_too_large| Fault::new(span.clone(), "the number does not fit in 64 bits"))?,
-        DeValue::Boolean(truth) => Value::Bool(truth),
-        DeValue::Float(_) => Value::Other("a fraction"),
-        DeValue::Datetime(_) => Value::Other("a date"),
-        DeValue::Array(items) => {
-            Value::Array(items.into_iter().map(|item| toml_value(item, depth + 1)).collect::<Result<_, Fault>>()?)
-        }
+        DeValue::Boolean(truth) => DocumentValue::Bool(truth),
+        DeValue::Float(_) => DocumentValue::Other("a fraction"),
+        DeValue::Datetime(_) => DocumentValue::Other("a date"),
+        DeValue::Array(items) => DocumentValue::Array(
+            items.into_iter().map(|item| toml_value(item, depth + 1)).collect::<Result<_, Fault>>()?,
+        ),
         DeValue::Table(table) => toml_table(table, depth)?,
     };
     Ok(Node { span, value })
@@ -146,10 +150,10 @@ fn check_depth(depth: usize, span: &Range<usize>) -> Result<(), Fault> {
 }
 
 /// One level of JSON. What is inside stays text, borrowed from the manifest, so that its place is known.
-enum Level<'a> {
+enum JsonLevel<'a> {
     Map(Vec<(&'a RawValue, &'a RawValue)>),
     Seq(Vec<&'a RawValue>),
-    Leaf(Value),
+    Leaf(DocumentValue),
 }
 
 fn from_json(text: &str) -> Result<Node, Fault> {
@@ -161,14 +165,14 @@ fn from_json(text: &str) -> Result<Node, Fault> {
 fn json_value(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Fault> {
     let span = json_span(text, raw);
     check_depth(depth, &span)?;
-    let level: Level<'_> =
+    let level: JsonLevel<'_> =
         serde_json::from_str(raw.get()).map_err(|error| Fault::new(span.clone(), error.to_string()))?;
     let value = match level {
-        Level::Leaf(value) => value,
-        Level::Seq(items) => {
-            Value::Array(items.into_iter().map(|item| json_value(text, item, depth + 1)).collect::<Result<_, Fault>>()?)
-        }
-        Level::Map(pairs) => {
+        JsonLevel::Leaf(value) => value,
+        JsonLevel::Seq(items) => DocumentValue::Array(
+            items.into_iter().map(|item| json_value(text, item, depth + 1)).collect::<Result<_, Fault>>()?,
+        ),
+        JsonLevel::Map(pairs) => {
             let mut entries: Vec<Entry> = Vec::new();
             for (key, value) in pairs {
                 let key_span = json_span(text, key);
@@ -179,7 +183,7 @@ fn json_value(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Fault> {
                 }
                 entries.push(Entry { key, key_span, node: json_value(text, value, depth + 1)? });
             }
-            Value::Table(entries)
+            DocumentValue::Table(entries)
         }
     };
     Ok(Node { span, value })
@@ -200,7 +204,7 @@ fn json_fault(text: &str, error: &serde_json::Error) -> Fault {
     Fault::new(at..(at + 1).min(text.len()), message.strip_suffix(&told).unwrap_or(&message))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Level<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonLevel<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(LevelVisitor(std::marker::PhantomData))
     }
@@ -209,49 +213,51 @@ impl<'de: 'a, 'a> Deserialize<'de> for Level<'a> {
 struct LevelVisitor<'a>(std::marker::PhantomData<&'a ()>);
 
 impl<'de: 'a, 'a> Visitor<'de> for LevelVisitor<'a> {
-    type Value = Level<'a>;
+    type Value = JsonLevel<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(Value::Bool(truth)))
+    fn visit_bool<E>(self, truth: bool) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(DocumentValue::Bool(truth)))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(Value::Integer(number)))
+    fn visit_i64<E>(self, number: i64) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(DocumentValue::Integer(number)))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(i64::try_from(number).map_or(Value::Other("a number beyond 64 bits"), Value::Integer)))
+    fn visit_u64<E>(self, number: u64) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(
+            i64::try_from(number).map_or(DocumentValue::Other("a number beyond 64 bits"), DocumentValue::Integer),
+        ))
     }
 
-    fn visit_f64<E>(self, _fraction: f64) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(Value::Other("a fraction")))
+    fn visit_f64<E>(self, _fraction: f64) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(DocumentValue::Other("a fraction")))
     }
 
-    fn visit_unit<E>(self) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(Value::Other("null")))
+    fn visit_unit<E>(self) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(DocumentValue::Other("null")))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Level<'a>, E> {
-        Ok(Level::Leaf(Value::Text(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<JsonLevel<'a>, E> {
+        Ok(JsonLevel::Leaf(DocumentValue::Text(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Level<'a>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<JsonLevel<'a>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element::<&'a RawValue>()? {
             items.push(item);
         }
-        Ok(Level::Seq(items))
+        Ok(JsonLevel::Seq(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Level<'a>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonLevel<'a>, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry::<&'a RawValue, &'a RawValue>()? {
             pairs.push(pair);
         }
-        Ok(Level::Map(pairs))
+        Ok(JsonLevel::Map(pairs))
     }
 }

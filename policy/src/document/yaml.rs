@@ -9,7 +9,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned};
 
 use super::error::Fault;
-use super::tree::{Entry, NOTHING, Node, Value};
+use super::tree::{DocumentValue, Entry, NOTHING, Node};
 
 /// Profiles nest three deep.
 const MAX_DEPTH: usize = 8;
@@ -39,7 +39,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
         merge_keys: MergeKeyPolicy::Error,
         with_snippet: false,
     };
-    let Tree(node) = serde_saphyr::from_str_with_options(text, options).map_err(|error| fault(text, &error))?;
+    let YamlTree(node) = serde_saphyr::from_str_with_options(text, options).map_err(|error| fault(text, &error))?;
     Ok(node)
 }
 
@@ -92,18 +92,18 @@ fn span(location: &Location) -> Range<usize> {
 }
 
 /// A value that knows where it is used, which for an alias is not where it was written.
-struct Tree(Node);
+struct YamlTree(Node);
 
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for YamlTree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned { value: Inner(value), referenced, .. } = Spanned::deserialize(deserializer)?;
+        let Spanned { value: YamlValue(value), referenced, .. } = Spanned::deserialize(deserializer)?;
         Ok(Self(Node { span: span(&referenced), value }))
     }
 }
 
-struct Inner(Value);
+struct YamlValue(DocumentValue);
 
-impl<'de> Deserialize<'de> for Inner {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(InnerVisitor).map(Self)
     }
@@ -112,49 +112,49 @@ impl<'de> Deserialize<'de> for Inner {
 struct InnerVisitor;
 
 impl<'de> Visitor<'de> for InnerVisitor {
-    type Value = Value;
+    type Value = DocumentValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
-        Ok(Value::Bool(truth))
+    fn visit_bool<E>(self, truth: bool) -> Result<DocumentValue, E> {
+        Ok(DocumentValue::Bool(truth))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Integer(number))
+    fn visit_i64<E>(self, number: i64) -> Result<DocumentValue, E> {
+        Ok(DocumentValue::Integer(number))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(i64::try_from(number).map_or(Value::Other("a number beyond 64 bits"), Value::Integer))
+    fn visit_u64<E>(self, number: u64) -> Result<DocumentValue, E> {
+        Ok(i64::try_from(number).map_or(DocumentValue::Other("a number beyond 64 bits"), DocumentValue::Integer))
     }
 
-    fn visit_f64<E>(self, _fraction: f64) -> Result<Value, E> {
-        Ok(Value::Other("a fraction"))
+    fn visit_f64<E>(self, _fraction: f64) -> Result<DocumentValue, E> {
+        Ok(DocumentValue::Other("a fraction"))
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Other(NOTHING))
+    fn visit_unit<E>(self) -> Result<DocumentValue, E> {
+        Ok(DocumentValue::Other(NOTHING))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<DocumentValue, E> {
+        Ok(DocumentValue::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<DocumentValue, A::Error> {
         let mut items = Vec::new();
-        while let Some(Tree(item)) = seq.next_element()? {
+        while let Some(YamlTree(item)) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Value::Array(items))
+        Ok(DocumentValue::Array(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DocumentValue, A::Error> {
         let mut entries = Vec::new();
-        while let Some((key, Tree(node))) = map.next_entry::<Spanned<String>, Tree>()? {
+        while let Some((key, YamlTree(node))) = map.next_entry::<Spanned<String>, YamlTree>()? {
             entries.push(Entry { key: key.value, key_span: span(&key.referenced), node });
         }
-        Ok(Value::Table(entries))
+        Ok(DocumentValue::Table(entries))
     }
 }

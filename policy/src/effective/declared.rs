@@ -22,11 +22,11 @@ pub const DEBUG: &str = "debug";
 #[derive(Debug, Clone, Copy)]
 pub struct Contribution<'a> {
     set: &'a RequirementSet,
-    whose: Whose<'a>,
+    whose: DeclaredBy<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Whose<'a> {
+enum DeclaredBy<'a> {
     /// A manifest's, by the name of its file, with the lines of its items.
     Manifest(&'a str, &'a ItemLines),
     Other(&'a Source),
@@ -35,21 +35,21 @@ enum Whose<'a> {
 impl<'a> Contribution<'a> {
     /// A manifest's; each item is told by its line in `file`.
     pub(crate) fn from_lines(set: &'a RequirementSet, file: &'a str, lines: &'a ItemLines) -> Self {
-        Self { set, whose: Whose::Manifest(file, lines) }
+        Self { set, whose: DeclaredBy::Manifest(file, lines) }
     }
 
     /// A tool's, the command line's, or the default.
     #[must_use]
     pub fn from_source(source: &'a Source, set: &'a RequirementSet) -> Self {
-        Self { set, whose: Whose::Other(source) }
+        Self { set, whose: DeclaredBy::Other(source) }
     }
 
     fn origin(&self, kind: Kind, place: usize, text: String) -> Origin {
         let source = match self.whose {
-            Whose::Manifest(file, lines) => {
+            DeclaredBy::Manifest(file, lines) => {
                 Source::Manifest { file: file.to_owned(), line: line_of(lines, kind, place) }
             }
-            Whose::Other(source) => source.clone(),
+            DeclaredBy::Other(source) => source.clone(),
         };
         Origin { source, kind, text }
     }

@@ -8,7 +8,7 @@ use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::manifest::{Format, Manifest};
 use crate::pattern::Host;
 use crate::plan::AskedFor;
-use crate::plan::protect::{Found, names};
+use crate::plan::protect::{Match, names};
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
 
@@ -375,7 +375,7 @@ fn changeable(rights: &Rights) -> Vec<bool> {
         let below = std::path::Path::new(path).strip_prefix(top.as_path()).ok();
         below.is_some_and(|below| {
             let found = names().find(names().root(top.as_bytes()), below.as_os_str().as_encoded_bytes());
-            matches!(found, Found::Kept { .. })
+            matches!(found, Match::Kept { .. })
         })
     };
     let may_change = |path: &str| {

@@ -11,7 +11,7 @@ use crate::pattern::{ArgPatterns, HostPattern, PathPattern, ProgramPattern};
 use crate::plan::Exactness;
 
 use super::origin::Origin;
-use crate::plan::protect::{Found, names};
+use crate::plan::protect::{Match, names};
 
 /// A set of paths, hosts, programs or names.
 ///
@@ -110,7 +110,7 @@ impl Region for PathRegion {
         let (own, top) = (self.literal_prefix(), wider.literal_prefix());
         let below = own.as_path().strip_prefix(&top).map(|below| below.as_os_str().as_encoded_bytes());
         let find = |below| names().find(names().root(top.as_bytes()), below);
-        below.is_ok_and(|below| matches!(find(below), Found::Kept { .. }))
+        below.is_ok_and(|below| matches!(find(below), Match::Kept { .. }))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::document::error::Fault;
 use crate::document::table::{Table, boolean, choice, count, list, name, parsed, text, wrong};
-use crate::document::tree::{Node, Value};
+use crate::document::tree::{DocumentValue, Node};
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{Headless, Mode};
@@ -25,12 +25,12 @@ use crate::tool::Surface;
 use crate::unit::{ByteSize, parse_duration};
 
 /// Where the items of `requires` stand.
-type Places = BTreeMap<Kind, Vec<usize>>;
+type ItemPlaces = BTreeMap<Kind, Vec<usize>>;
 
 /// Where the tables of `ceiling` stand.
 type CeilingPlaces = BTreeMap<&'static str, usize>;
 
-pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
+pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, ItemPlaces), Fault> {
     let known = [
         "id",
         "mode",
@@ -54,7 +54,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "lsp",
     ];
     let mut top = Table::of(root, "the manifest", &known)?;
-    let mut places = Places::new();
+    let mut places = ItemPlaces::new();
     let mut rule_places = Vec::new();
     let mut ceiling_places = CeilingPlaces::new();
     let (mut agents_credentials, mut servers_credentials) = (Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ fn by_name<T>(
     what: &str,
     mut read: impl FnMut(Node) -> Result<T, Fault>,
 ) -> Result<BTreeMap<String, T>, Fault> {
-    let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+    let DocumentValue::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut all = BTreeMap::new();
     for entry in entries {
@@ -152,7 +152,7 @@ fn servers(
     node: Node,
     credentials: &mut Vec<(HostPattern, Range<usize>)>,
 ) -> Result<BTreeMap<String, McpServer>, Fault> {
-    let Value::Table(entries) = &node.value else { return Err(wrong(&node, "a table")) };
+    let DocumentValue::Table(entries) = &node.value else { return Err(wrong(&node, "a table")) };
     // Its tools are `mcp__NAME__TOOL`: no two servers may have the same.
     let unclear = |key: &str| key.contains("__") || key.starts_with('_') || key.ends_with('_') || key == "callgate";
     if let Some(entry) = entries.iter().find(|entry| unclear(&entry.key)) {
@@ -180,7 +180,7 @@ fn server(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Res
         "max_description_length",
     ];
     let mut table = Table::of(node, "a server", &known)?;
-    let mut lines = Places::new();
+    let mut lines = ItemPlaces::new();
     let of_a_credential = |node: Node| {
         let place = node.span.clone();
         let host = host(node)?;
@@ -234,7 +234,7 @@ fn agent(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Resu
         "knows_caller",
     ];
     let mut table = Table::of(node, "an agent", &known)?;
-    let (mut lines, mut rule_lines, mut ceiling_lines) = (Places::new(), Vec::new(), CeilingPlaces::new());
+    let (mut lines, mut rule_lines, mut ceiling_lines) = (ItemPlaces::new(), Vec::new(), CeilingPlaces::new());
     let runner_line = table.place("runner");
     let of_a_credential = |node: Node| {
         let place = node.span.clone();
@@ -315,7 +315,7 @@ fn profile(node: Node) -> Result<ProfileName, Fault> {
     choice(node, ProfileName::parse, &Profile::NAMES).map_err(|fault| fault.with_help(help))
 }
 
-fn requires(node: Node, places: &mut Places) -> Result<RequirementSet, Fault> {
+fn requires(node: Node, places: &mut ItemPlaces) -> Result<RequirementSet, Fault> {
     let mut table = Table::of(node, "requires", &["fs", "net", "shell", "capabilities"])?;
     Ok(RequirementSet {
         fs: table.optional("fs", |node| fs(node, places))?.unwrap_or_default(),
@@ -329,7 +329,7 @@ fn requires(node: Node, places: &mut Places) -> Result<RequirementSet, Fault> {
     })
 }
 
-fn fs(node: Node, places: &mut Places) -> Result<FsRequirement, Fault> {
+fn fs(node: Node, places: &mut ItemPlaces) -> Result<FsRequirement, Fault> {
     let mut table = Table::of(node, "requires.fs", &["read", "write", "exact"])?;
     Ok(FsRequirement {
         read: table.optional("read", |node| placed(node, Kind::Read, places, path))?.unwrap_or_default(),
@@ -338,7 +338,7 @@ fn fs(node: Node, places: &mut Places) -> Result<FsRequirement, Fault> {
     })
 }
 
-fn net(node: Node, places: &mut Places) -> Result<NetRequirement, Fault> {
+fn net(node: Node, places: &mut ItemPlaces) -> Result<NetRequirement, Fault> {
     let mut table = Table::of(node, "requires.net", &["hosts"])?;
     Ok(NetRequirement {
         hosts: table.optional("hosts", |node| placed(node, Kind::Hosts, places, host))?.unwrap_or_default(),
@@ -407,12 +407,12 @@ fn arguments(node: Node) -> Result<ArgPatterns, Fault> {
 
 fn argument(node: Node) -> Result<ArgPattern, Fault> {
     let span = node.span.clone();
-    if let Value::Text(text) = node.value {
+    if let DocumentValue::Text(text) = node.value {
         return Ok(ArgPattern::Exact(text));
     }
     let mut table = Table::of(node, "an argument pattern", &["wildcard", "dash", "prefix", "rest"])?;
     let truth = |node: Node| match (&node.value, node.span.clone()) {
-        (Value::Bool(false), span) => Err(Fault::new(span, "it can only be true; leave it out instead")),
+        (DocumentValue::Bool(false), span) => Err(Fault::new(span, "it can only be true; leave it out instead")),
         (_, _) => boolean(node),
     };
     let dash = table.optional("dash", truth)?.is_some();
@@ -558,7 +558,7 @@ fn rlm(node: Node) -> Result<Rlm, Fault> {
 fn provider(node: Node) -> Result<Provider, Fault> {
     let span = node.span.clone();
     let kind = |node| choice(node, ProviderKind::parse, &ProviderKind::NAMES);
-    let (kind, url) = if matches!(node.value, Value::Table(_)) {
+    let (kind, url) = if matches!(node.value, DocumentValue::Table(_)) {
         let mut table = Table::of(node, "a provider", &["kind", "url"])?;
         let url = table.optional("url", |node| {
             parsed(node, |url| check_provider_url(url).map(|()| url.trim_end_matches('/').to_owned()))
@@ -641,7 +641,7 @@ fn secret_file(node: Node) -> Result<HostPath, Fault> {
 }
 
 fn assignments(node: Node) -> Result<BTreeMap<String, String>, Fault> {
-    let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+    let DocumentValue::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
     let mut set = BTreeMap::new();
     for entry in entries {
         check_variable_name(&entry.key, entry.key_span)?;
@@ -674,7 +674,7 @@ fn check_variable_name(name: &str, span: Range<usize>) -> Result<(), Fault> {
 fn placed<T>(
     node: Node,
     kind: Kind,
-    places: &mut Places,
+    places: &mut ItemPlaces,
     mut read: impl FnMut(Node) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
     let kept = places.entry(kind).or_default();

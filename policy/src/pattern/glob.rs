@@ -16,12 +16,12 @@ use super::PatternError;
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Glob {
     text: String,
-    tokens: Vec<Token>,
+    tokens: Vec<GlobToken>,
 }
 
 /// A part of a glob. None but the deep ones matches a `/` that is not written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Token {
+enum GlobToken {
     Character(char),
     /// `?`
     Any,
@@ -33,7 +33,7 @@ enum Token {
         ranges: Vec<(char, char)>,
     },
     /// `{a,b}`
-    Either(Vec<Vec<Token>>),
+    Either(Vec<Vec<GlobToken>>),
     /// `**/` at the begin: nothing, or whole components.
     DeepBegin,
     /// `/**/`: a slash, with or without whole components behind it.
@@ -63,7 +63,7 @@ impl Glob {
 
     /// True if all of a relative path matches.
     pub(crate) fn matches(&self, path: &Path) -> bool {
-        if self.tokens == [Token::DeepBegin] {
+        if self.tokens == [GlobToken::DeepBegin] {
             return true;
         }
         let units = units(path);
@@ -109,11 +109,11 @@ fn units(path: &Path) -> Vec<u32> {
 
 /// The places in `units` where a match of `tokens` can end that begins at one of the places `from`. There is one place more than
 /// there are units. This takes time in proportion to the product of both lengths, whatever the glob.
-fn ends(tokens: &[Token], units: &[u32], from: Vec<bool>) -> Vec<bool> {
+fn ends(tokens: &[GlobToken], units: &[u32], from: Vec<bool>) -> Vec<bool> {
     tokens.iter().fold(from, |from, token| after(token, units, &from))
 }
 
-fn after(token: &Token, units: &[u32], from: &[bool]) -> Vec<bool> {
+fn after(token: &GlobToken, units: &[u32], from: &[bool]) -> Vec<bool> {
     let one = |is_meant: &dyn Fn(u32) -> bool| {
         let next = units.iter().zip(from).map(|(unit, from)| *from && is_meant(*unit));
         std::iter::once(false).chain(next).collect()
@@ -129,27 +129,27 @@ fn after(token: &Token, units: &[u32], from: &[bool]) -> Vec<bool> {
     };
     let behind_slash = |at: usize| at > 0 && units[at - 1] == SLASH;
     match token {
-        Token::Character(c) => one(&|unit| unit == u32::from(*c)),
-        Token::Any => one(&|unit| unit != SLASH),
-        Token::Class { negated, ranges } => one(&|unit| {
+        GlobToken::Character(c) => one(&|unit| unit == u32::from(*c)),
+        GlobToken::Any => one(&|unit| unit != SLASH),
+        GlobToken::Class { negated, ranges } => one(&|unit| {
             let is_in = ranges.iter().any(|(first, last)| (u32::from(*first)..=u32::from(*last)).contains(&unit));
             unit != SLASH && is_in != *negated
         }),
-        Token::Star => run(&|at| from[at], &|unit| unit != SLASH),
-        Token::Either(branches) => {
+        GlobToken::Star => run(&|at| from[at], &|unit| unit != SLASH),
+        GlobToken::Either(branches) => {
             let each = branches.iter().map(|branch| ends(branch, units, from.to_vec()));
             each.reduce(|one, other| one.iter().zip(other).map(|(one, other)| *one || other).collect())
                 .unwrap_or_else(|| from.to_vec())
         }
-        Token::DeepBegin => {
+        GlobToken::DeepBegin => {
             let within = run(&|at| from[at], &|_any| true);
             (0..from.len()).map(|at| from[at] || (within[at] && behind_slash(at))).collect()
         }
-        Token::Deep => {
+        GlobToken::Deep => {
             let within = run(&|at| behind_slash(at) && from[at - 1], &|_any| true);
             (0..from.len()).map(|at| within[at] && behind_slash(at)).collect()
         }
-        Token::DeepEnd => run(&|at| behind_slash(at) && from[at - 1], &|_any| true),
+        GlobToken::DeepEnd => run(&|at| behind_slash(at) && from[at - 1], &|_any| true),
     }
 }
 
@@ -170,11 +170,11 @@ impl Parser<'_> {
     }
 
     /// Reads alternatives up to a `}`, or the one of the whole glob up to its end. Returns which of them it was, too.
-    fn branches(&mut self, is_inner: bool) -> Result<(Vec<Vec<Token>>, Option<char>), PatternError> {
+    fn branches(&mut self, is_inner: bool) -> Result<(Vec<Vec<GlobToken>>, Option<char>), PatternError> {
         let (mut done, mut tokens) = (Vec::new(), Vec::new());
         while let Some(c) = self.next() {
             match c {
-                '?' => tokens.push(Token::Any),
+                '?' => tokens.push(GlobToken::Any),
                 '*' => self.star(&mut tokens, is_inner),
                 '[' => tokens.push(self.class()?),
                 '{' => {
@@ -183,15 +183,15 @@ impl Parser<'_> {
                         return Err(wrong("a `{` without its `}`"));
                     }
                     branches.retain(|branch| !branch.is_empty());
-                    tokens.push(Token::Either(branches));
+                    tokens.push(GlobToken::Either(branches));
                 }
                 '}' => {
                     done.push(tokens);
                     return Ok((done, Some(c)));
                 }
                 ',' if is_inner => done.push(std::mem::take(&mut tokens)),
-                '\\' => tokens.push(Token::Character(self.next().ok_or_else(|| wrong("a `\\` at the end"))?)),
-                c => tokens.push(Token::Character(c)),
+                '\\' => tokens.push(GlobToken::Character(self.next().ok_or_else(|| wrong("a `\\` at the end"))?)),
+                c => tokens.push(GlobToken::Character(c)),
             }
         }
         done.push(tokens);
@@ -199,16 +199,16 @@ impl Parser<'_> {
     }
 
     /// `**` is deep only as a whole component.
-    fn star(&mut self, tokens: &mut Vec<Token>, is_inner: bool) {
+    fn star(&mut self, tokens: &mut Vec<GlobToken>, is_inner: bool) {
         let before = self.before;
         if self.rest.peek() != Some(&'*') {
-            tokens.push(Token::Star);
+            tokens.push(GlobToken::Star);
             return;
         }
         self.next();
         let behind = self.rest.peek().copied();
         if tokens.is_empty() {
-            tokens.push(if matches!(behind, None | Some('/')) { Token::DeepBegin } else { Token::Star });
+            tokens.push(if matches!(behind, None | Some('/')) { GlobToken::DeepBegin } else { GlobToken::Star });
             if behind == Some('/') {
                 self.next();
             }
@@ -216,7 +216,7 @@ impl Parser<'_> {
         }
         let is_end = behind.is_none() || (is_inner && matches!(behind, Some(',' | '}')));
         if before != Some('/') || !(is_end || behind == Some('/')) {
-            tokens.push(Token::Star);
+            tokens.push(GlobToken::Star);
             return;
         }
         if !is_end {
@@ -224,14 +224,14 @@ impl Parser<'_> {
         }
         // It takes the slash before it, or goes on with what is deep already.
         let deep = match tokens.pop() {
-            Some(deep @ (Token::DeepBegin | Token::DeepEnd)) => deep,
-            _ if is_end => Token::DeepEnd,
-            _ => Token::Deep,
+            Some(deep @ (GlobToken::DeepBegin | GlobToken::DeepEnd)) => deep,
+            _ if is_end => GlobToken::DeepEnd,
+            _ => GlobToken::Deep,
         };
         tokens.push(deep);
     }
 
-    fn class(&mut self) -> Result<Token, PatternError> {
+    fn class(&mut self) -> Result<GlobToken, PatternError> {
         let negated = matches!(self.rest.peek(), Some('!' | '^'));
         if negated {
             self.next();
@@ -255,7 +255,7 @@ impl Parser<'_> {
         if in_range {
             ranges.push(('-', '-'));
         }
-        Ok(Token::Class { negated, ranges })
+        Ok(GlobToken::Class { negated, ranges })
     }
 }
 

@@ -10,7 +10,7 @@ use idna::uts46::{DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
 use super::PatternError;
-use crate::variable::Variable;
+use crate::variable::PatternVariable;
 
 #[cfg(test)]
 mod oracle;
@@ -23,7 +23,7 @@ pub use ports::Ports;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPattern {
-    name: Name,
+    name: HostName,
     ports: Ports,
 }
 
@@ -37,7 +37,7 @@ pub enum Host {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
+enum HostName {
     Exact(String),
     /// Name that follows `*.`.
     Subdomains(String),
@@ -68,7 +68,7 @@ impl HostPattern {
 
     fn parse_with(text: &str, unless_named: fn() -> Ports) -> Result<Self, PatternError> {
         if let Some((name, _)) = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
-            return Err(match Variable::parse(name) {
+            return Err(match PatternVariable::parse(name) {
                 Some(_) => PatternError::VariableInHost(name.to_owned()),
                 None => PatternError::UndefinedVariable(name.to_owned()),
             });
@@ -79,12 +79,12 @@ impl HostPattern {
         let name = match (prefix, host.strip_prefix("*.")) {
             (Some(prefix), _) => network(host, prefix)?,
             (None, Some(parent)) => match Host::parse(parent)? {
-                Host::Name(parent) => Name::Subdomains(parent),
+                Host::Name(parent) => HostName::Subdomains(parent),
                 Host::Address(_) => return Err(PatternError::HostWildcard),
             },
             (None, None) => match Host::parse(host)? {
-                Host::Name(name) => Name::Exact(name),
-                Host::Address(address) => Name::Network { address, prefix: bits(address) },
+                Host::Name(name) => HostName::Exact(name),
+                Host::Address(address) => HostName::Network { address, prefix: bits(address) },
             },
         };
         Ok(Self { name, ports })
@@ -101,19 +101,18 @@ impl HostPattern {
     pub fn covers(&self, host: &Host, port: u16) -> bool {
         self.ports.holds(port)
             && match (&self.name, host) {
-                (Name::Exact(mine), Host::Name(name)) => mine == name,
-                (Name::Subdomains(parent), Host::Name(name)) => is_below(name, parent),
-                (Name::Network { address, prefix }, Host::Address(ip)) => in_network(*ip, *address, *prefix),
-                (Name::Exact(_) | Name::Subdomains(_), Host::Address(_)) | (Name::Network { .. }, Host::Name(_)) => {
-                    false
-                }
+                (HostName::Exact(mine), Host::Name(name)) => mine == name,
+                (HostName::Subdomains(parent), Host::Name(name)) => is_below(name, parent),
+                (HostName::Network { address, prefix }, Host::Address(ip)) => in_network(*ip, *address, *prefix),
+                (HostName::Exact(_) | HostName::Subdomains(_), Host::Address(_))
+                | (HostName::Network { .. }, Host::Name(_)) => false,
             }
     }
 
     /// True if it is for this host by its own name, and for no other.
     #[must_use]
     pub fn is_exactly(&self, host: &Host) -> bool {
-        matches!((&self.name, host), (Name::Exact(mine), Host::Name(name)) if mine == name)
+        matches!((&self.name, host), (HostName::Exact(mine), Host::Name(name)) if mine == name)
     }
 
     /// Which ports.
@@ -125,8 +124,8 @@ impl HostPattern {
     /// One host at one port, whatever is said there.
     pub(crate) fn of_host(host: &Host, port: u16) -> Self {
         let name = match host {
-            Host::Name(name) => Name::Exact(name.clone()),
-            Host::Address(address) => Name::Network { address: *address, prefix: bits(*address) },
+            Host::Name(name) => HostName::Exact(name.clone()),
+            Host::Address(address) => HostName::Network { address: *address, prefix: bits(*address) },
         };
         Self { name, ports: Ports::one(port) }
     }
@@ -135,8 +134,8 @@ impl HostPattern {
     #[must_use]
     pub fn network(&self) -> Option<(IpAddr, u8)> {
         match self.name {
-            Name::Exact(_) | Name::Subdomains(_) => None,
-            Name::Network { address, prefix } => Some((address, prefix)),
+            HostName::Exact(_) | HostName::Subdomains(_) => None,
+            HostName::Network { address, prefix } => Some((address, prefix)),
         }
     }
 
@@ -156,7 +155,7 @@ impl HostPattern {
     }
 }
 
-impl Name {
+impl HostName {
     fn within(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exact(name), Self::Subdomains(parent)) => is_below(name, parent),
@@ -217,9 +216,9 @@ impl fmt::Display for Host {
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Name::Exact(name) => write!(f, "{name}")?,
-            Name::Subdomains(parent) => write!(f, "*.{parent}")?,
-            Name::Network { address, prefix } => {
+            HostName::Exact(name) => write!(f, "{name}")?,
+            HostName::Subdomains(parent) => write!(f, "*.{parent}")?,
+            HostName::Network { address, prefix } => {
                 match address {
                     IpAddr::V6(address) if !self.ports.is_web() => write!(f, "[{address}]")?,
                     IpAddr::V4(_) | IpAddr::V6(_) => write!(f, "{address}")?,
@@ -276,7 +275,7 @@ fn split(text: &str) -> Result<(&str, Option<&str>, Option<Ports>), PatternError
     }
 }
 
-fn network(host: &str, prefix: &str) -> Result<Name, PatternError> {
+fn network(host: &str, prefix: &str) -> Result<HostName, PatternError> {
     let refused = || PatternError::Network(format!("{host}/{prefix}"));
     let Host::Address(address) = Host::parse(host)? else { return Err(refused()) };
     let plain = prefix == "0" || !prefix.starts_with('0');
@@ -286,7 +285,7 @@ fn network(host: &str, prefix: &str) -> Result<Name, PatternError> {
     if masked(address, length) != value(address) {
         return Err(refused());
     }
-    Ok(Name::Network { address, prefix: length })
+    Ok(HostName::Network { address, prefix: length })
 }
 
 fn check_name(name: &str) -> Result<(), PatternError> {
@@ -355,8 +354,8 @@ mod tests {
     /// S0-36: what each form of pattern matches, with its controls.
     #[test]
     fn patterns_match_what_they_say() {
-        type Hosts = &'static [(&'static str, u16)];
-        let cases: [(&str, Hosts, Hosts); 15] = [
+        type HostPorts = &'static [(&'static str, u16)];
+        let cases: [(&str, HostPorts, HostPorts); 15] = [
             (
                 "api.example.com",
                 &[("api.example.com", 443), ("api.example.com", 80), ("API.example.com.", 443)],

@@ -9,7 +9,7 @@ use super::PatternError;
 use super::glob::Glob;
 use crate::path::HostPath;
 use crate::plan::Exactness;
-use crate::variable::{Variable, Variables};
+use crate::variable::{PatternVariable, Variables};
 
 /// A path pattern as a manifest writes it, before its variable is known (S0-36, S0-39).
 ///
@@ -21,19 +21,19 @@ pub struct PathTemplate {
     text: String,
     base: Base,
     root: PathBuf,
-    rest: Rest,
+    rest: PatternRest,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Base {
     Absolute,
-    Variable(Variable),
+    Variable(PatternVariable),
 }
 
 /// Part beneath a pattern's literal part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Rest {
+enum PatternRest {
     /// Nothing: that one path.
     Literal,
     /// `**`: the directory and all beneath it.
@@ -67,13 +67,23 @@ impl PathTemplate {
     /// That one absolute path, whatever characters it is made of: what a person names on the command line is no glob.
     #[must_use]
     pub fn of_file(path: &HostPath) -> Self {
-        Self { text: path.to_string(), base: Base::Absolute, root: path.as_path().to_owned(), rest: Rest::Literal }
+        Self {
+            text: path.to_string(),
+            base: Base::Absolute,
+            root: path.as_path().to_owned(),
+            rest: PatternRest::Literal,
+        }
     }
 
     /// That absolute directory and all beneath it, whatever characters its path is made of.
     #[must_use]
     pub fn of_tree(path: &HostPath) -> Self {
-        Self { text: format!("{path}/**"), base: Base::Absolute, root: path.as_path().to_owned(), rest: Rest::Subtree }
+        Self {
+            text: format!("{path}/**"),
+            base: Base::Absolute,
+            root: path.as_path().to_owned(),
+            rest: PatternRest::Subtree,
+        }
     }
 
     /// Text as written.
@@ -85,13 +95,13 @@ impl PathTemplate {
     /// True if it names one path for each directory.
     #[must_use]
     pub fn is_literal(&self) -> bool {
-        self.rest == Rest::Literal
+        self.rest == PatternRest::Literal
     }
 
     /// True if it is a directory, other than the root, and all beneath it.
     pub(crate) fn is_subtree(&self) -> bool {
         let is_root = self.base == Base::Absolute && self.root.as_os_str().is_empty();
-        self.rest == Rest::Subtree && !is_root
+        self.rest == PatternRest::Subtree && !is_root
     }
 
     /// Puts the directories in the variable's place: one pattern for each, and none for none, so that a session
@@ -137,13 +147,13 @@ fn split_base(text: &str) -> Result<(Base, &str), PatternError> {
         return Ok((Base::Absolute, relative));
     }
     let Some(after) = text.strip_prefix('{') else {
-        return Ok((Base::Variable(Variable::Workspace), text));
+        return Ok((Base::Variable(PatternVariable::Workspace), text));
     };
     let (name, relative) = after.split_once('}').ok_or(PatternError::Braces)?;
     if name.contains(',') {
-        return Ok((Base::Variable(Variable::Workspace), text));
+        return Ok((Base::Variable(PatternVariable::Workspace), text));
     }
-    let variable = Variable::parse(name).ok_or_else(|| PatternError::UndefinedVariable(name.to_owned()))?;
+    let variable = PatternVariable::parse(name).ok_or_else(|| PatternError::UndefinedVariable(name.to_owned()))?;
     match relative.strip_prefix('/') {
         Some("") => Err(PatternError::EmptyComponent),
         Some(relative) => Ok((Base::Variable(variable), relative)),
@@ -164,7 +174,7 @@ fn check_braces(relative: &str) -> Result<(), PatternError> {
             return Err(PatternError::Braces);
         }
         if !inner.contains(',') {
-            return Err(match Variable::parse(inner) {
+            return Err(match PatternVariable::parse(inner) {
                 Some(_) => PatternError::VariablePosition(inner.to_owned()),
                 None => PatternError::UndefinedVariable(inner.to_owned()),
             });
@@ -174,9 +184,9 @@ fn check_braces(relative: &str) -> Result<(), PatternError> {
 }
 
 /// Splits into the leading literal components and the glob after them.
-fn split_literal(relative: &str) -> Result<(PathBuf, Rest), PatternError> {
+fn split_literal(relative: &str) -> Result<(PathBuf, PatternRest), PatternError> {
     if relative.is_empty() {
-        return Ok((PathBuf::new(), Rest::Literal));
+        return Ok((PathBuf::new(), PatternRest::Literal));
     }
     if let Some(dots) = relative.split(['/', '{', ',', '}']).find(|piece| matches!(*piece, "." | "..")) {
         return Err(PatternError::Dots(dots.to_owned()));
@@ -189,36 +199,36 @@ fn split_literal(relative: &str) -> Result<(PathBuf, Rest), PatternError> {
         components.iter().take_while(|component| !component.contains(['*', '?', '[', ']', '{', '\\'])).count();
     let (literal, globs) = components.split_at(literal);
     let rest = match globs {
-        [] => Rest::Literal,
-        ["**"] => Rest::Subtree,
-        [..] => Rest::Glob(Glob::parse(&globs.join("/"))?),
+        [] => PatternRest::Literal,
+        ["**"] => PatternRest::Subtree,
+        [..] => PatternRest::Glob(Glob::parse(&globs.join("/"))?),
     };
     Ok((literal.iter().collect(), rest))
 }
 
 /// A path pattern with its variable expanded: absolute and case sensitive.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "Wire", into = "Wire")]
+#[serde(from = "PatternWire", into = "PatternWire")]
 pub struct PathPattern {
     /// Invariant: absolute and lexically normal.
     root: PathBuf,
-    rest: Rest,
+    rest: PatternRest,
 }
 
 /// How it travels: a root that is not UTF-8 loses nothing.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct PatternWire {
     root: HostPath,
-    rest: Rest,
+    rest: PatternRest,
 }
 
-impl From<Wire> for PathPattern {
-    fn from(Wire { root, rest }: Wire) -> Self {
+impl From<PatternWire> for PathPattern {
+    fn from(PatternWire { root, rest }: PatternWire) -> Self {
         Self { root: root.as_path().to_owned(), rest }
     }
 }
 
-impl From<PathPattern> for Wire {
+impl From<PathPattern> for PatternWire {
     fn from(PathPattern { root, rest }: PathPattern) -> Self {
         Self { root: root.into(), rest }
     }
@@ -228,13 +238,13 @@ impl PathPattern {
     /// That one path, whatever characters it has; `None` unless it is absolute and lexically normal.
     #[must_use]
     pub fn literal(path: &HostPath) -> Option<Self> {
-        path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: Rest::Literal })
+        path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: PatternRest::Literal })
     }
 
     /// A directory and all beneath it; `None` unless it is absolute and lexically normal.
     #[must_use]
     pub fn subtree(path: &HostPath) -> Option<Self> {
-        path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: Rest::Subtree })
+        path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: PatternRest::Subtree })
     }
 
     /// True if a path is meant. A path that is not absolute and lexically normal never is: `..` would step out of the
@@ -248,9 +258,9 @@ impl PathPattern {
         }
         let Ok(beneath) = path.as_path().strip_prefix(&self.root) else { return false };
         match &self.rest {
-            Rest::Literal => beneath.as_os_str().is_empty(),
-            Rest::Subtree => true,
-            Rest::Glob(glob) => !beneath.as_os_str().is_empty() && glob.matches(beneath),
+            PatternRest::Literal => beneath.as_os_str().is_empty(),
+            PatternRest::Subtree => true,
+            PatternRest::Glob(glob) => !beneath.as_os_str().is_empty() && glob.matches(beneath),
         }
     }
 
@@ -263,21 +273,21 @@ impl PathPattern {
     /// True if it is a directory and all beneath it.
     #[must_use]
     pub fn is_subtree(&self) -> bool {
-        self.rest == Rest::Subtree
+        self.rest == PatternRest::Subtree
     }
 
     /// True if it is one path.
     #[must_use]
     pub fn is_literal(&self) -> bool {
-        self.rest == Rest::Literal
+        self.rest == PatternRest::Literal
     }
 
     /// Exactness with which the kernel can be told it.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         match self.rest {
-            Rest::Literal | Rest::Subtree => Exactness::Exact,
-            Rest::Glob(_) => Exactness::Widened,
+            PatternRest::Literal | PatternRest::Subtree => Exactness::Exact,
+            PatternRest::Glob(_) => Exactness::Widened,
         }
     }
 
@@ -285,9 +295,9 @@ impl PathPattern {
     /// order: `a.within(b)` and `b.within(a)` only if they are equal.
     pub(crate) fn within(&self, other: &Self) -> bool {
         match (&self.rest, &other.rest) {
-            (_, Rest::Subtree) => self.root.starts_with(&other.root),
-            (Rest::Literal, _) => other.matches(&self.literal_prefix()),
-            (Rest::Subtree | Rest::Glob(_), Rest::Literal | Rest::Glob(_)) => self == other,
+            (_, PatternRest::Subtree) => self.root.starts_with(&other.root),
+            (PatternRest::Literal, _) => other.matches(&self.literal_prefix()),
+            (PatternRest::Subtree | PatternRest::Glob(_), PatternRest::Literal | PatternRest::Glob(_)) => self == other,
         }
     }
 
@@ -306,9 +316,9 @@ impl fmt::Display for PathPattern {
         let root = self.literal_prefix();
         let slash = if self.root == Path::new("/") { "" } else { "/" };
         match &self.rest {
-            Rest::Literal => write!(f, "{root}"),
-            Rest::Subtree => write!(f, "{root}{slash}**"),
-            Rest::Glob(glob) => write!(f, "{root}{slash}{}", glob.text()),
+            PatternRest::Literal => write!(f, "{root}"),
+            PatternRest::Subtree => write!(f, "{root}{slash}**"),
+            PatternRest::Glob(glob) => write!(f, "{root}{slash}{}", glob.text()),
         }
     }
 }

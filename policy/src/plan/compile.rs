@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use super::etc::{Readable, Reading};
-use super::protect::{Found, State, names};
+use super::etc::{EtcReading, Readable};
+use super::protect::{Match, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION,
-    PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, Work, env,
+    CallPlan, CallRules, CallWork, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network,
+    PROTOCOL_VERSION, PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
@@ -34,7 +34,7 @@ pub fn session(
 ) -> Result<SessionPlan, PlanError> {
     let exec = exec(effective);
     let offline = is_offline(effective);
-    let environment = env::compile(env::Sources { facts, env: manifest_env, offline })?;
+    let environment = env::compile(env::EnvSources { facts, env: manifest_env, offline })?;
     let execute = match &exec {
         Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
         // The worker adds the programs themselves, once it has found them.
@@ -163,7 +163,7 @@ fn lies_below(inner: &FsRule, outer: &FsRule, private: &HostPath) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSpec {
     /// Work to run.
-    pub work: Work,
+    pub work: CallWork,
     /// Bounds in force for each call.
     pub bounds: Bounds,
     /// Time that the caller allows; the manifest's `wall` can only shorten it.
@@ -374,9 +374,9 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
 
 fn part(Readable { path, reading }: &Readable, access: FsAccess, source: &str) -> Result<FsRule, PlanError> {
     let (access, extent) = match reading {
-        Reading::Tree => (access, Extent::Subtree),
-        Reading::File => (access, Extent::File),
-        Reading::Names => (FsAccess::List, Extent::Subtree),
+        EtcReading::Tree => (access, Extent::Subtree),
+        EtcReading::File => (access, Extent::File),
+        EtcReading::Names => (FsAccess::List, Extent::Subtree),
     };
     let rule = tree(path.clone(), access, Presence::Optional, source)?;
     Ok(FsRule { extent, ..rule })
@@ -429,8 +429,8 @@ fn write_access(region: &PathRegion, all: &Scope<PathRegion>, facts: &HostFacts)
     };
     let start = outer.as_ref().map_or_else(State::default, |root| names().root(root.as_bytes()));
     match names().find(start, below.as_os_str().as_encoded_bytes()) {
-        Found::Open(state) if !state.is_free() => FsAccess::Kept,
-        Found::Open(_) | Found::Kept { .. } => FsAccess::Write,
+        Match::Open(state) if !state.is_free() => FsAccess::Kept,
+        Match::Open(_) | Match::Kept { .. } => FsAccess::Write,
     }
 }
 
@@ -465,7 +465,7 @@ fn presence(path: &HostPath, region: &PathRegion, facts: &HostFacts) -> Presence
 }
 
 /// Limits that the kernel holds for each process. What it cannot hold for a call as a whole is watched by the call's init.
-fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
+fn limits(bounds: &Bounds, work: &CallWork, strength: Strength) -> Vec<Limit> {
     // RLIMIT_CPU counts whole seconds, and comes second: the init has told by then what the call did.
     let seconds = bounds.cpu.as_secs() + 2;
     let mut limits = vec![
@@ -475,16 +475,16 @@ fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
     ];
     match work {
         // Our own tools take what they need and no more address space, and are one process.
-        Work::Tool { .. } => limits.push(Limit { resource: Resource::AddressSpace, max: bounds.memory }),
+        CallWork::Tool { .. } => limits.push(Limit { resource: Resource::AddressSpace, max: bounds.memory }),
         // Not so programs: node and whatever is built with a sanitizer reserve terabytes that they never touch.
         //
         // A user namespace of the session's own counts the session's processes alone (Linux 5.14), though never those of
         // uid 0. It is far above what its calls may have, and there for what is faster than the init.
-        Work::Program { .. } if strength == Strength::Namespaces => {
+        CallWork::Program { .. } if strength == Strength::Namespaces => {
             let max = bounds.processes.saturating_mul(16).saturating_add(1024);
             limits.push(Limit { resource: Resource::Processes, max });
         }
-        Work::Program { .. } => {}
+        CallWork::Program { .. } => {}
     }
     limits
 }

@@ -188,7 +188,7 @@ pub struct Variable {
 
 /// Where a session's environment comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Sources<'a> {
+pub struct EnvSources<'a> {
     /// Facts of the host, the caller's environment included.
     pub facts: &'a HostFacts,
     /// Names in the manifest and on the command line.
@@ -202,7 +202,7 @@ pub struct Sources<'a> {
 /// # Errors
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides, [`PlanError::Reading`] for one by which shells read lines in another way.
-pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanError> {
+pub fn compile(sources: EnvSources<'_>) -> Result<BTreeMap<String, HostPath>, PlanError> {
     Ok(explain(sources)?.into_iter().filter_map(|variable| Some((variable.name, variable.value?))).collect())
 }
 
@@ -211,7 +211,7 @@ pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanE
 /// # Errors
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides, [`PlanError::Reading`] for one by which shells read lines in another way.
-pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
+pub fn explain(EnvSources { facts, env, offline }: EnvSources<'_>) -> Result<Vec<Variable>, PlanError> {
     if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| is_fixed(name)) {
         return Err(PlanError::FixedVariable(name.clone()));
     }

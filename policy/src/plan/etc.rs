@@ -1,16 +1,16 @@
 //! Part of `/etc` that a session reads, beyond the few files that [`super::system`] names: what every user of the host
 //! may read, and that is no secret by its name (decision 0023).
 //!
-//! The supervisor walks `/etc` and asks [`by_name`] and [`Attributes::fit`] about each entry; [`Directory`] makes as few
+//! The supervisor walks `/etc` and asks [`by_name`] and [`Attributes::fit`] about each entry; [`WalkedDirectory`] makes as few
 //! rules of the answers as it can. Nothing here reads a file's content.
 
-use self::Part::{Anywhere, End, Start, Whole};
+use self::NamePart::{Anywhere, End, Start, Whole};
 use super::system;
 use crate::path::HostPath;
 
 /// How a part of `/etc` is readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reading {
+pub enum EtcReading {
     /// A directory with all below it.
     Tree,
     /// One file.
@@ -25,7 +25,7 @@ pub struct Readable {
     /// An absolute path.
     pub path: HostPath,
     /// How much of it.
-    pub reading: Reading,
+    pub reading: EtcReading,
 }
 
 /// Verdict by an entry's name.
@@ -41,7 +41,7 @@ pub enum ByName {
 
 /// Kind of an entry. Symbolic links are not asked about: the kernel judges what they lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A directory.
     Directory,
     /// A regular file.
@@ -54,7 +54,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Its owner.
     pub uid: u32,
     /// Its group.
@@ -70,9 +70,9 @@ impl Attributes {
     #[must_use]
     pub fn fit(&self) -> bool {
         let open = match self.kind {
-            Kind::Directory => 0o5,
-            Kind::File => 0o4,
-            Kind::Other => return false,
+            EntryKind::Directory => 0o5,
+            EntryKind::File => 0o4,
+            EntryKind::Other => return false,
         };
         let for_others = self.mode & open == open && self.mode & 0o2 == 0;
         let for_group = self.mode & 0o020 == 0 || self.gid == 0;
@@ -96,14 +96,14 @@ pub fn by_name(path: &HostPath) -> ByName {
 
 /// A part of a name, in lower case.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum NamePart {
     Whole(&'static str),
     Start(&'static str),
     End(&'static str),
     Anywhere(&'static str),
 }
 
-impl Part {
+impl NamePart {
     fn is_in(self, name: &[u8]) -> bool {
         match self {
             Self::Whole(part) => name == part.as_bytes(),
@@ -115,7 +115,7 @@ impl Part {
 }
 
 /// Names that are hidden wherever they stand below `/etc`, in any case, and why.
-const NAMES: &[(&str, &[Part])] = &[
+const NAMES: &[(&str, &[NamePart])] = &[
     (
         "they say that they are secret",
         &[
@@ -665,7 +665,7 @@ fn matches(pattern: &[u8], path: &[u8]) -> bool {
 
 /// Readable part of a directory that was walked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadablePart {
     /// All of it.
     Whole,
     /// These parts.
@@ -679,14 +679,14 @@ pub enum Found {
 
 /// A directory while it is walked.
 #[derive(Debug)]
-pub struct Directory {
+pub struct WalkedDirectory {
     path: HostPath,
     parts: Vec<Readable>,
     whole: bool,
     lists: bool,
 }
 
-impl Directory {
+impl WalkedDirectory {
     /// A directory that is fit, of which nothing has been seen yet.
     #[must_use]
     pub fn new(path: HostPath) -> Self {
@@ -695,14 +695,14 @@ impl Directory {
 
     /// A file in it is readable.
     pub fn file(&mut self, path: HostPath) {
-        self.parts.push(Readable { path, reading: Reading::File });
+        self.parts.push(Readable { path, reading: EtcReading::File });
     }
 
     /// A directory in it was walked.
-    pub fn directory(&mut self, path: HostPath, found: Found) {
+    pub fn directory(&mut self, path: HostPath, found: ReadablePart) {
         match found {
-            Found::Whole => self.parts.push(Readable { path, reading: Reading::Tree }),
-            Found::Parts { parts, lists } => {
+            ReadablePart::Whole => self.parts.push(Readable { path, reading: EtcReading::Tree }),
+            ReadablePart::Parts { parts, lists } => {
                 self.parts.extend(parts);
                 self.whole = false;
                 self.lists &= lists;
@@ -718,17 +718,17 @@ impl Directory {
 
     /// Readable part of it, in as few rules as say it.
     #[must_use]
-    pub fn close(self) -> Found {
+    pub fn close(self) -> ReadablePart {
         if self.whole {
-            return Found::Whole;
+            return ReadablePart::Whole;
         }
         let mut parts = self.parts;
         if self.lists {
             // Of directories in it as well: the kernel's right to list covers all below.
-            parts.retain(|part| part.reading != Reading::Names);
-            parts.push(Readable { path: self.path, reading: Reading::Names });
+            parts.retain(|part| part.reading != EtcReading::Names);
+            parts.push(Readable { path: self.path, reading: EtcReading::Names });
         }
-        Found::Parts { parts, lists: self.lists }
+        ReadablePart::Parts { parts, lists: self.lists }
     }
 }
 

@@ -99,7 +99,7 @@ pub struct Located {
 
 /// Which files a start is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Files {
+pub enum StartFiles {
     /// Any.
     Any,
     /// This one.
@@ -110,7 +110,7 @@ pub enum Files {
 
 /// Word in an interpreter's arguments before those of its script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum InterpreterWord {
     /// This.
     Exact(Vec<u8>),
     /// A name of this file: the script.
@@ -119,10 +119,10 @@ pub enum Word {
 
 /// One way in which something granted is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
+pub struct GrantedStart {
     /// Files that may be started.
-    pub files: Files,
-    /// True if the kernel runs the file itself, and not an interpreter for it, which has a `Start` of its own.
+    pub files: StartFiles,
+    /// True if the kernel runs the file itself, and not an interpreter for it, which has a `GrantedStart` of its own.
     pub is_image: bool,
     /// That interpreter, of a script.
     pub run_by: Option<FileId>,
@@ -132,12 +132,12 @@ pub struct Start {
     /// It must be started by that name whatever its arguments: of a file that is several programs, this one.
     pub by_name: bool,
     /// Words before the granted arguments.
-    pub head: Vec<Word>,
+    pub head: Vec<InterpreterWord>,
     /// The granted arguments.
     pub args: ArgPatterns,
 }
 
-impl Start {
+impl GrantedStart {
     /// True if this argument vector is granted. `names` tells whether a word is a name of a file.
     fn takes<A: AsRef<[u8]>>(
         &self,
@@ -150,8 +150,8 @@ impl Start {
         self.is_called(name, located)
             && self.args.matches(rest)
             && self.head.iter().zip(head).all(|(word, arg)| match word {
-                Word::Exact(text) => text == arg.as_ref(),
-                Word::File(file) => names(arg.as_ref(), *file),
+                InterpreterWord::Exact(text) => text == arg.as_ref(),
+                InterpreterWord::File(file) => names(arg.as_ref(), *file),
             })
     }
 
@@ -165,29 +165,29 @@ impl Start {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let any_arguments = self.head.is_empty() && self.args.is_any();
         let called = match self.files {
-            Files::Below(_) => Some(located.name.as_slice()),
-            Files::Any | Files::One(_) => self.called.as_deref(),
+            StartFiles::Below(_) => Some(located.name.as_slice()),
+            StartFiles::Any | StartFiles::One(_) => self.called.as_deref(),
         };
         (any_arguments && !self.by_name) || !self.is_image || called.is_none_or(|called| called == base)
     }
 
     /// True if it starts this file, which it is of: a directory is granted for the programs in it.
     fn starts(&self, located: &Located) -> bool {
-        located.is_program || !matches!(self.files, Files::Below(_))
+        located.is_program || !matches!(self.files, StartFiles::Below(_))
     }
 
     fn is_of(&self, file: FileId, located: &Located) -> bool {
         match self.files {
-            Files::Any => true,
-            Files::One(mine) => mine == file,
-            Files::Below(directory) => located.below.contains(&directory),
+            StartFiles::Any => true,
+            StartFiles::One(mine) => mine == file,
+            StartFiles::Below(directory) => located.below.contains(&directory),
         }
     }
 }
 
 /// Judgement on a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
+pub enum StartJudgement {
     /// It is granted.
     Granted,
     /// It is not.
@@ -200,7 +200,7 @@ pub enum Judged {
     Steered(Vec<u8>),
 }
 
-impl Judged {
+impl StartJudgement {
     /// Reason for a refusal, for people; `None` if it is granted.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
@@ -227,7 +227,7 @@ impl Judged {
 
 /// A start as it is told: from the caller's memory, or from the kernel's own copy.
 #[derive(Debug)]
-pub struct Asked<'a, A> {
+pub struct StartRequest<'a, A> {
     /// The file that is named, or that runs.
     pub file: FileId,
     /// Where it lies.
@@ -238,16 +238,16 @@ pub struct Asked<'a, A> {
     pub environment: &'a [A],
 }
 
-impl<A> Clone for Asked<'_, A> {
+impl<A> Clone for StartRequest<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A> Copy for Asked<'_, A> {}
+impl<A> Copy for StartRequest<'_, A> {}
 
 /// Meaning of a word of an argument vector or an environment, where the program is started.
-pub trait Look {
+pub trait WordMeaning {
     /// True if a word is a name of a file, and stays one.
     fn names(&self, word: &[u8], file: FileId) -> bool;
     /// True if a directory is one that the session cannot change, nor what leads to it.
@@ -257,7 +257,7 @@ pub trait Look {
 /// All that may be started in a session, as it was found when the session was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Starts {
-    starts: Vec<Start>,
+    starts: Vec<GrantedStart>,
     loaders: Vec<FileId>,
     environment: Environment,
 }
@@ -270,7 +270,7 @@ impl Starts {
     }
 
     /// Adds one.
-    pub fn add(&mut self, start: Start) {
+    pub fn add(&mut self, start: GrantedStart) {
         if !self.starts.contains(&start) {
             self.starts.push(start);
         }
@@ -285,40 +285,40 @@ impl Starts {
 
     /// Judges whether starting the named file could be granted, from the caller's memory, which it may change. So this
     /// refuses, and never allows.
-    pub fn could_start<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
+    pub fn could_start<A: AsRef<[u8]>>(&self, asked: StartRequest<'_, A>, look: &impl WordMeaning) -> StartJudgement {
         self.judge(asked, look, |_| true)
     }
 
     /// Judges whether what the kernel has made ready to run is granted: the file is what it runs, and the vector its
     /// own copy.
-    pub fn admits<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
+    pub fn admits<A: AsRef<[u8]>>(&self, asked: StartRequest<'_, A>, look: &impl WordMeaning) -> StartJudgement {
         self.judge(asked, look, |start| start.is_image)
     }
 
     fn judge<A: AsRef<[u8]>>(
         &self,
-        Asked { file, located, argv, environment }: Asked<'_, A>,
-        look: &impl Look,
-        counts: impl Fn(&Start) -> bool,
-    ) -> Judged {
+        StartRequest { file, located, argv, environment }: StartRequest<'_, A>,
+        look: &impl WordMeaning,
+        counts: impl Fn(&GrantedStart) -> bool,
+    ) -> StartJudgement {
         if self.loaders.contains(&file) {
-            return Judged::NotGranted;
+            return StartJudgement::NotGranted;
         }
         let starts = self.starts.iter().filter(|start| counts(start) && start.is_of(file, located));
         let mut names = |word: &[u8], file| look.names(word, file);
         let mut granted = starts.filter(|start| start.takes(argv, located, &mut names)).peekable();
         if granted.peek().is_none() {
-            return Judged::NotGranted;
+            return StartJudgement::NotGranted;
         }
         let mut granted = granted.filter(|start| start.starts(located)).peekable();
         if granted.peek().is_none() {
-            return Judged::Library;
+            return StartJudgement::Library;
         }
         if granted.any(|start| !self.binds(start)) {
-            return Judged::Granted;
+            return StartJudgement::Granted;
         }
         let steered = self.environment.steered_by(environment, |directory| look.is_fixed(directory));
-        steered.map_or(Judged::Granted, Judged::Steered)
+        steered.map_or(StartJudgement::Granted, StartJudgement::Steered)
     }
 
     /// True if the environment has a say in whether a file may be started.
@@ -329,7 +329,7 @@ impl Starts {
 
     /// True if only some of what a file can do is granted: then its environment must not say something else. A script
     /// is whatever its interpreter makes of it.
-    fn binds(&self, start: &Start) -> bool {
+    fn binds(&self, start: &GrantedStart) -> bool {
         // One that is granted with its tree alone counts as bound: where it lies is not known here.
         let nowhere = Located::default();
         let whole = |file| self.starts.iter().any(|start| start.is_of(file, &nowhere) && start.is_whole());
@@ -371,8 +371,8 @@ mod tests {
         let mut starts = Starts::default();
         let log = args(r#"["log", {"rest": true}]"#);
         let called = |name: &str| Some(name.as_bytes().to_vec());
-        starts.add(Start {
-            files: Files::One(id(GIT)),
+        starts.add(GrantedStart {
+            files: StartFiles::One(id(GIT)),
             is_image: true,
             run_by: None,
             called: called("git"),
@@ -381,8 +381,8 @@ mod tests {
             args: log,
         });
         let one = args(r#"[{"wildcard": true}]"#);
-        starts.add(Start {
-            files: Files::One(id(SCRIPT)),
+        starts.add(GrantedStart {
+            files: StartFiles::One(id(SCRIPT)),
             is_image: false,
             run_by: Some(id(PYTHON)),
             called: called("script"),
@@ -390,9 +390,9 @@ mod tests {
             head: vec![],
             args: one.clone(),
         });
-        let head = vec![Word::Exact(b"-u".to_vec()), Word::File(id(SCRIPT))];
-        starts.add(Start {
-            files: Files::One(id(PYTHON)),
+        let head = vec![InterpreterWord::Exact(b"-u".to_vec()), InterpreterWord::File(id(SCRIPT))];
+        starts.add(GrantedStart {
+            files: StartFiles::One(id(PYTHON)),
             is_image: true,
             run_by: None,
             called: called("python3"),
@@ -405,15 +405,15 @@ mod tests {
     }
 
     /// All that a program does, by any name or, if it is given, by that one alone.
-    fn whole(files: Files, by_name: Option<&str>) -> Start {
+    fn whole(files: StartFiles, by_name: Option<&str>) -> GrantedStart {
         let called = by_name.map(|name| name.as_bytes().to_vec());
         let by_name = by_name.is_some();
-        Start { files, is_image: true, run_by: None, called, by_name, head: vec![], args: ArgPatterns::any() }
+        GrantedStart { files, is_image: true, run_by: None, called, by_name, head: vec![], args: ArgPatterns::any() }
     }
 
-    struct Here;
+    struct ScriptHere;
 
-    impl Look for Here {
+    impl WordMeaning for ScriptHere {
         fn names(&self, word: &[u8], file: FileId) -> bool {
             word == b"./script" && file == id(SCRIPT)
         }
@@ -425,12 +425,12 @@ mod tests {
 
     const NOWHERE: &Located = &Located { below: Vec::new(), name: Vec::new(), is_program: false };
 
-    fn asked<'a>(file: u64, argv: &'a [&'a str]) -> Asked<'a, &'a str> {
-        Asked { file: id(file), located: NOWHERE, argv, environment: &[] }
+    fn asked<'a>(file: u64, argv: &'a [&'a str]) -> StartRequest<'a, &'a str> {
+        StartRequest { file: id(file), located: NOWHERE, argv, environment: &[] }
     }
 
     fn admits(file: u64, name: &str, args: &[&str]) -> bool {
-        starts().admits(asked(file, &[&[name], args].concat()), &Here) == Judged::Granted
+        starts().admits(asked(file, &[&[name], args].concat()), &ScriptHere) == StartJudgement::Granted
     }
 
     /// C2, C6: what counts is the file and what follows argv[0].
@@ -451,7 +451,8 @@ mod tests {
             assert!(!admits(PYTHON, other), "{other:?}");
         }
         assert!(!admits(SCRIPT, &["x"]), "the kernel runs no script itself");
-        let could = |file, argv: &[&str]| starts().could_start(asked(file, argv), &Here) == Judged::Granted;
+        let could =
+            |file, argv: &[&str]| starts().could_start(asked(file, argv), &ScriptHere) == StartJudgement::Granted;
         assert!(could(SCRIPT, &["./script", "x"]) && !could(SCRIPT, &["script"]));
         assert!(could(GIT, &["git", "log"]) && !could(GIT, &["git", "push"]) && !could(GIT, &["git-rm", "log"]));
     }
@@ -466,26 +467,26 @@ mod tests {
             assert!(!admits(GIT, name, &["log"]), "{name}");
         }
         assert!(admits(PYTHON, "python3", &["-u", "./script", "x"]) && !admits(PYTHON, "sh", &["-u", "./script", "x"]));
-        assert_eq!(starts().admits(asked(GIT, &[]), &Here), Judged::NotGranted, "no vector at all");
+        assert_eq!(starts().admits(asked(GIT, &[]), &ScriptHere), StartJudgement::NotGranted, "no vector at all");
         // With any arguments, all that the file does is granted.
         let mut any = Starts::default();
-        any.add(Start { called: Some(b"git".to_vec()), ..whole(Files::One(id(GIT)), None) });
-        assert_eq!(any.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::Granted);
+        any.add(GrantedStart { called: Some(b"git".to_vec()), ..whole(StartFiles::One(id(GIT)), None) });
+        assert_eq!(any.admits(asked(GIT, &["git-rm", "x"]), &ScriptHere), StartJudgement::Granted);
         // Unless it is granted by its name.
         let mut named = Starts::default();
-        named.add(whole(Files::One(id(GIT)), Some("git")));
-        assert_eq!(named.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::NotGranted);
-        assert_eq!(named.admits(asked(GIT, &["/usr/bin/git", "x"]), &Here), Judged::Granted);
+        named.add(whole(StartFiles::One(id(GIT)), Some("git")));
+        assert_eq!(named.admits(asked(GIT, &["git-rm", "x"]), &ScriptHere), StartJudgement::NotGranted);
+        assert_eq!(named.admits(asked(GIT, &["/usr/bin/git", "x"]), &ScriptHere), StartJudgement::Granted);
     }
 
     /// C8: a loader is not started, even where any program is granted.
     #[test]
     fn a_loader_is_no_program() {
         let mut any = starts();
-        any.add(whole(Files::Any, None));
-        assert_eq!(any.admits(asked(7, &["x"]), &Here), Judged::Granted);
-        assert_eq!(any.admits(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
-        assert_eq!(any.could_start(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
+        any.add(whole(StartFiles::Any, None));
+        assert_eq!(any.admits(asked(7, &["x"]), &ScriptHere), StartJudgement::Granted);
+        assert_eq!(any.admits(asked(LOADER, &["./file"]), &ScriptHere), StartJudgement::NotGranted);
+        assert_eq!(any.could_start(asked(LOADER, &["./file"]), &ScriptHere), StartJudgement::NotGranted);
         assert_eq!(any.looks_at(id(LOADER), NOWHERE), None);
     }
 
@@ -494,20 +495,20 @@ mod tests {
     #[test]
     fn the_environment_of_what_is_bound_is_the_sessions() {
         let judged = |file, argv: &[&str], environment: &[&str]| {
-            let asked = Asked { file: id(file), located: NOWHERE, argv, environment };
-            (starts().could_start(asked, &Here), starts().admits(asked, &Here))
+            let asked = StartRequest { file: id(file), located: NOWHERE, argv, environment };
+            (starts().could_start(asked, &ScriptHere), starts().admits(asked, &ScriptHere))
         };
-        let steered = || Judged::Steered(b"BASH_ENV".to_vec());
-        assert_eq!(judged(GIT, &["git", "log"], &["LANG=C"]), (Judged::Granted, Judged::Granted));
+        let steered = || StartJudgement::Steered(b"BASH_ENV".to_vec());
+        assert_eq!(judged(GIT, &["git", "log"], &["LANG=C"]), (StartJudgement::Granted, StartJudgement::Granted));
         assert_eq!(judged(GIT, &["git", "log"], &["BASH_ENV=x"]), (steered(), steered()));
         assert_eq!(judged(PYTHON, &["python3", "-u", "./script", "x"], &["BASH_ENV=x"]), (steered(), steered()));
         assert_eq!(judged(SCRIPT, &["./script", "x"], &["BASH_ENV=x"]).0, steered());
-        assert_eq!(judged(GIT, &["git", "push"], &["BASH_ENV=x"]).0, Judged::NotGranted);
+        assert_eq!(judged(GIT, &["git", "push"], &["BASH_ENV=x"]).0, StartJudgement::NotGranted);
         assert!(starts().looks_at_environment(id(GIT), NOWHERE) && starts().looks_at_environment(id(SCRIPT), NOWHERE));
         let mut all = starts();
-        all.add(whole(Files::One(id(GIT)), None));
-        let asked = Asked { environment: &["BASH_ENV=x"], ..asked(GIT, &["git", "log"]) };
-        assert_eq!(all.admits(asked, &Here), Judged::Granted);
+        all.add(whole(StartFiles::One(id(GIT)), None));
+        let asked = StartRequest { environment: &["BASH_ENV=x"], ..asked(GIT, &["git", "log"]) };
+        assert_eq!(all.admits(asked, &ScriptHere), StartJudgement::Granted);
         let refusal = steered().refusal().unwrap();
         assert!(refusal.contains("BASH_ENV"), "{refusal}");
     }
@@ -527,36 +528,44 @@ mod tests {
         const TREE: u64 = 20;
         let tree = |args: ArgPatterns| {
             let mut starts = starts();
-            starts.add(Start { args, ..whole(Files::Below(id(TREE)), None) });
+            starts.add(GrantedStart { args, ..whole(StartFiles::Below(id(TREE)), None) });
             starts
         };
         let inside = Located { below: vec![id(TREE)], name: b"x".to_vec(), is_program: true };
         let elsewhere = Located { below: vec![id(21)], name: b"x".to_vec(), is_program: true };
         let any = tree(ArgPatterns::any());
-        for (located, wanted) in
-            [(&inside, Judged::Granted), (&elsewhere, Judged::NotGranted), (NOWHERE, Judged::NotGranted)]
-        {
+        for (located, wanted) in [
+            (&inside, StartJudgement::Granted),
+            (&elsewhere, StartJudgement::NotGranted),
+            (NOWHERE, StartJudgement::NotGranted),
+        ] {
             for file in [7, 8] {
-                let asked = Asked { located, environment: &["BASH_ENV=x"], ..asked(file, &["y", "z"]) };
-                assert_eq!((any.could_start(asked, &Here), any.admits(asked, &Here)), (wanted.clone(), wanted.clone()));
+                let asked = StartRequest { located, environment: &["BASH_ENV=x"], ..asked(file, &["y", "z"]) };
+                assert_eq!(
+                    (any.could_start(asked, &ScriptHere), any.admits(asked, &ScriptHere)),
+                    (wanted.clone(), wanted.clone())
+                );
             }
         }
         assert_eq!((any.looks_at(id(7), &inside), any.looks_at(id(7), NOWHERE)), (Some(0), None));
-        assert_eq!(any.admits(Asked { located: &inside, ..asked(LOADER, &["x"]) }, &Here), Judged::NotGranted);
+        assert_eq!(
+            any.admits(StartRequest { located: &inside, ..asked(LOADER, &["x"]) }, &ScriptHere),
+            StartJudgement::NotGranted
+        );
         // A loader that only lies there, or a library (C8); one that is granted by itself is somebody's choice.
         let library = Located { is_program: false, ..inside.clone() };
-        let asked_of = |file, argv| Asked { located: &library, ..asked(file, argv) };
-        assert_eq!(any.could_start(asked_of(7, &["x", "y"]), &Here), Judged::Library);
-        assert_eq!(any.admits(asked_of(7, &["x", "y"]), &Here), Judged::Library);
-        assert_eq!(any.admits(asked_of(GIT, &["git", "log"]), &Here), Judged::Granted);
+        let asked_of = |file, argv| StartRequest { located: &library, ..asked(file, argv) };
+        assert_eq!(any.could_start(asked_of(7, &["x", "y"]), &ScriptHere), StartJudgement::Library);
+        assert_eq!(any.admits(asked_of(7, &["x", "y"]), &ScriptHere), StartJudgement::Library);
+        assert_eq!(any.admits(asked_of(GIT, &["git", "log"]), &ScriptHere), StartJudgement::Granted);
         let one = tree(args(r#"["one"]"#));
         let judged = |argv: &[&str], environment: &[&str]| {
-            one.admits(Asked { file: id(7), located: &inside, argv, environment }, &Here)
+            one.admits(StartRequest { file: id(7), located: &inside, argv, environment }, &ScriptHere)
         };
-        assert_eq!(judged(&["./x", "one"], &[]), Judged::Granted);
+        assert_eq!(judged(&["./x", "one"], &[]), StartJudgement::Granted);
         for argv in [&["y", "one"][..], &["x"], &["x", "two"], &["x", "one", "one"]] {
-            assert_eq!(judged(argv, &[]), Judged::NotGranted, "{argv:?}");
+            assert_eq!(judged(argv, &[]), StartJudgement::NotGranted, "{argv:?}");
         }
-        assert_eq!(judged(&["x", "one"], &["BASH_ENV=x"]), Judged::Steered(b"BASH_ENV".to_vec()));
+        assert_eq!(judged(&["x", "one"], &["BASH_ENV=x"]), StartJudgement::Steered(b"BASH_ENV".to_vec()));
     }
 }

@@ -458,7 +458,7 @@ impl SessionPlan {
 /// Work of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Work {
+pub enum CallWork {
     /// One of callgate's own tools, in the worker itself; its arguments follow in a frame of their own.
     Tool {
         /// The implementation's name, such as `read`.
@@ -480,7 +480,7 @@ pub enum Work {
     },
 }
 
-impl Work {
+impl CallWork {
     /// A program that starts with the session's variables.
     #[must_use]
     pub fn program(argv: Vec<HostPath>, working_dir: HostPath) -> Self {
@@ -544,7 +544,7 @@ pub struct CallPlan {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub serves_session: bool,
     /// Work to run.
-    pub work: Work,
+    pub work: CallWork,
     /// Resource limits, applied before anything else runs.
     pub limits: Vec<Limit>,
     /// Bounds that the call's init holds a program to, with all that it starts.

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use super::etc::{Attributes, Kind};
+use super::etc::{Attributes, EntryKind};
 
 /// The trees, outermost first.
 pub const TREES: [&str; 2] = ["/usr", "/opt"];
@@ -31,9 +31,9 @@ pub fn entries(path: &Path) -> bool {
 #[must_use]
 pub fn is_everybodys(about: &Attributes) -> bool {
     let open = match about.kind {
-        Kind::Directory => 0o5,
-        Kind::File => 0o4,
-        Kind::Other => return false,
+        EntryKind::Directory => 0o5,
+        EntryKind::File => 0o4,
+        EntryKind::Other => return false,
     };
     about.uid == 0 && about.mode & open == open && about.mode & 0o1002 != 0o1002
 }
@@ -68,19 +68,19 @@ mod tests {
     fn what_is_everybodys() {
         let about = |kind, uid, gid, mode| Attributes { kind, uid, gid, mode, is_mount: false };
         for (attributes, is) in [
-            (about(Kind::Directory, 0, 0, 0o755), true),
-            (about(Kind::Directory, 0, 50, 0o2775), true),
-            (about(Kind::Directory, 0, 0, 0o1777), false),
-            (about(Kind::Directory, 0, 0, 0o777), true),
-            (about(Kind::File, 0, 0, 0o777), true),
-            (about(Kind::Directory, 0, 0, 0o711), false),
-            (about(Kind::Directory, 0, 0, 0o750), false),
-            (about(Kind::Directory, 1000, 0, 0o755), false),
-            (about(Kind::File, 0, 0, 0o644), true),
-            (about(Kind::File, 0, 0, 0o4755), true),
-            (about(Kind::File, 0, 0, 0o600), false),
-            (about(Kind::File, 1000, 1000, 0o644), false),
-            (about(Kind::Other, 0, 0, 0o644), false),
+            (about(EntryKind::Directory, 0, 0, 0o755), true),
+            (about(EntryKind::Directory, 0, 50, 0o2775), true),
+            (about(EntryKind::Directory, 0, 0, 0o1777), false),
+            (about(EntryKind::Directory, 0, 0, 0o777), true),
+            (about(EntryKind::File, 0, 0, 0o777), true),
+            (about(EntryKind::Directory, 0, 0, 0o711), false),
+            (about(EntryKind::Directory, 0, 0, 0o750), false),
+            (about(EntryKind::Directory, 1000, 0, 0o755), false),
+            (about(EntryKind::File, 0, 0, 0o644), true),
+            (about(EntryKind::File, 0, 0, 0o4755), true),
+            (about(EntryKind::File, 0, 0, 0o600), false),
+            (about(EntryKind::File, 1000, 1000, 0o644), false),
+            (about(EntryKind::Other, 0, 0, 0o644), false),
         ] {
             assert_eq!(is_everybodys(&attributes), is, "{attributes:?}");
         }

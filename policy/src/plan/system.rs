@@ -12,7 +12,7 @@ use crate::path::HostPath;
 
 /// Entries of one kind, and why they are there.
 #[derive(Debug, Clone, Copy)]
-pub struct Group {
+pub struct EntryGroup {
     /// Reason why programs need them.
     pub reason: &'static str,
     /// Access that is granted.
@@ -23,15 +23,15 @@ pub struct Group {
     pub paths: &'static [&'static str],
 }
 
-const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'static [&'static str]) -> Group {
-    Group { reason, access, extent, paths }
+const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'static [&'static str]) -> EntryGroup {
+    EntryGroup { reason, access, extent, paths }
 }
 
 /// Reason why the trees of programs are granted.
 pub(super) const PROGRAMS: &str = "programs and their libraries";
 
 /// Groups in both strengths.
-pub const BASE: &[Group] = &[
+pub const BASE: &[EntryGroup] = &[
     group(
         PROGRAMS,
         FsAccess::ReadExecute,
@@ -130,14 +130,14 @@ pub const BASE: &[Group] = &[
 ];
 
 /// Groups where the session has namespaces of its own.
-pub const NAMESPACES: &[Group] = &[
+pub const NAMESPACES: &[EntryGroup] = &[
     group("only the session's own processes are in it", FsAccess::Read, Extent::Subtree, &["/proc"]),
     group("private to the session there", FsAccess::Write, Extent::Subtree, &["/tmp", "/dev/shm"]),
 ];
 
 /// True if the base system's rules hold a part of `/etc`.
 pub(super) fn names(path: &HostPath) -> bool {
-    let holds = |group: &Group, rule: &&str| match group.extent {
+    let holds = |group: &EntryGroup, rule: &&str| match group.extent {
         Extent::Subtree => path.as_path().starts_with(rule),
         Extent::File | Extent::Entry => path.as_path() == Path::new(rule),
     };
@@ -152,7 +152,7 @@ pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
         Strength::Landlock => &[][..],
         Strength::Namespaces => NAMESPACES,
     };
-    let rule = |group: &Group, path: &&str| FsRule {
+    let rule = |group: &EntryGroup, path: &&str| FsRule {
         path: (*path).into(),
         access: match (group.access, execute) {
             (FsAccess::ReadExecute, Execute::Nothing) => FsAccess::Read,
@@ -164,7 +164,7 @@ pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
         source: format!("system: {}", group.reason),
     };
     // What lies in a tree that is granted whole for as much is not named again: each rule costs every call a little.
-    let within = |path: &str, group: &Group| {
+    let within = |path: &str, group: &EntryGroup| {
         let covers = |tree: &&str| path.strip_prefix(*tree).is_some_and(|rest| rest.starts_with('/'));
         more.iter().any(|outer| outer.access == group.access && outer.paths.iter().any(covers))
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::document::error::{Fault, position};
 use crate::document::table::{Table, boolean, choice, count, list, name, text, wrong};
-use crate::document::tree::{NOTHING, Node, Value, Whole};
+use crate::document::tree::{DocumentValue, NOTHING, Node, Whole};
 use crate::document::yaml;
 use crate::mode::Mode;
 use crate::rules::{Action, Permission, Rule};
@@ -31,7 +31,7 @@ const KEYS: [&str; 10] = [
 
 pub(super) fn profile(text: &str, file: &str) -> Result<Profile, Fault> {
     let whole = Whole { what: "profile", most: MAX_BYTES, empty: "write at least `profile:` and a name" };
-    let places = Places { text, file };
+    let places = LineNumbers { text, file };
     let mut top = Table::of(whole.parse(text, yaml::parse)?, "a profile", &KEYS)?;
     let named = top.optional("profile", name)?;
     let also = top.optional("name", name)?;
@@ -45,19 +45,19 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, Fault> {
         database: top.optional("database", |node| mode(node, "database", database))?.unwrap_or(Database::Readonly),
         bash_only: top.optional("bash_only", boolean)?.unwrap_or_default(),
         mode: Mode::Ask,
-        approval: approval.unwrap_or_else(|| Approval::default().clauses(&places)),
+        approval: approval.unwrap_or_else(|| ApprovalSection::default().clauses(&places)),
         shell_timeout: Some(top.optional("shell_timeout", seconds)?.unwrap_or(TIMEOUT)),
         shell_working_dir: top.optional("shell_working_dir", |node| directory(node, &places))?.flatten(),
     })
 }
 
 /// Turns places in the text into lines.
-struct Places<'a> {
+struct LineNumbers<'a> {
     text: &'a str,
     file: &'a str,
 }
 
-impl Places<'_> {
+impl LineNumbers<'_> {
     fn put<T>(&self, at: usize, value: T) -> Placed<T> {
         Placed { value, place: format!("{}:{}", self.file, position(self.text, at).0) }
     }
@@ -65,7 +65,7 @@ impl Places<'_> {
 
 /// `{mode: x}`, or `x` alone, as S4 reads it too.
 fn mode<T>(node: Node, what: &'static str, read: impl FnOnce(Node) -> Result<T, Fault>) -> Result<T, Fault> {
-    if let Value::Table(_) = node.value {
+    if let DocumentValue::Table(_) = node.value {
         let span = node.span.clone();
         let value = Table::of(node, what, &["mode"])?.optional("mode", read)?;
         return value.ok_or_else(|| Fault::new(span, format!("{what} has no `mode`")));
@@ -84,7 +84,7 @@ fn shell(node: Node) -> Result<Shell, Fault> {
 
 fn file_write(node: Node) -> Result<FileWrite, Fault> {
     // `off` without quotes is a boolean.
-    if let Value::Bool(false) = node.value {
+    if let DocumentValue::Bool(false) = node.value {
         return Ok(FileWrite::Off);
     }
     let parse = |name: &str| match name {
@@ -114,8 +114,8 @@ fn seconds(node: Node) -> Result<Duration, Fault> {
 }
 
 /// `null` is as good as nothing, for that is what S4 writes where there is none.
-fn directory(node: Node, places: &Places<'_>) -> Result<Option<Placed<String>>, Fault> {
-    if let Value::Other(NOTHING) = node.value {
+fn directory(node: Node, places: &LineNumbers<'_>) -> Result<Option<Placed<String>>, Fault> {
+    if let DocumentValue::Other(NOTHING) = node.value {
         return Ok(None);
     }
     let at = node.span.start;
@@ -124,7 +124,7 @@ fn directory(node: Node, places: &Places<'_>) -> Result<Option<Placed<String>>, 
 
 /// `approval`.
 #[derive(Default)]
-struct Approval {
+struct ApprovalSection {
     mode: ApprovalMode,
     /// Where that stands.
     at: usize,
@@ -141,9 +141,9 @@ enum ApprovalMode {
     None,
 }
 
-fn approval(node: Node, places: &Places<'_>) -> Result<Vec<Placed<Clause>>, Fault> {
-    let mut read = Approval { at: node.span.start, ..Approval::default() };
-    if let Value::Table(_) = node.value {
+fn approval(node: Node, places: &LineNumbers<'_>) -> Result<Vec<Placed<Clause>>, Fault> {
+    let mut read = ApprovalSection { at: node.span.start, ..ApprovalSection::default() };
+    if let DocumentValue::Table(_) = node.value {
         let mut table = Table::of(node, "approval", &["mode", "required_tools", "dangerous_patterns"])?;
         let at = &mut read.at;
         let mode = table.optional("mode", |node| {
@@ -172,10 +172,12 @@ fn approval_mode(node: Node) -> Result<ApprovalMode, Fault> {
 
 fn placed(node: Node, read: impl Fn(Node) -> Result<String, Fault>) -> Result<Vec<(usize, String)>, Fault> {
     match &node.value {
-        Value::Array(_) => list(node, |item| Ok((item.span.start, read(item)?))),
-        Value::Table(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => {
-            Err(wrong(&node, "a list"))
-        }
+        DocumentValue::Array(_) => list(node, |item| Ok((item.span.start, read(item)?))),
+        DocumentValue::Table(_)
+        | DocumentValue::Text(_)
+        | DocumentValue::Integer(_)
+        | DocumentValue::Bool(_)
+        | DocumentValue::Other(_) => Err(wrong(&node, "a list")),
     }
 }
 
@@ -189,10 +191,10 @@ fn tool(node: Node) -> Result<String, Fault> {
     }
 }
 
-impl Approval {
+impl ApprovalSection {
     /// As rules (C-7). What is not said is S4's own: its dangerous tools, and where those are asked about, its dangerous
     /// patterns. Patterns that are said are asked about also where single tools are.
-    fn clauses(self, places: &Places<'_>) -> Vec<Placed<Clause>> {
+    fn clauses(self, places: &LineNumbers<'_>) -> Vec<Placed<Clause>> {
         let own = |list: &[&str]| list.iter().map(|item| (self.at, (*item).to_owned())).collect::<Vec<_>>();
         let ask = |tool: &str| Rule::new(tool, Action::Ask);
         let (tools, patterns) = match self.mode {

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
-use crate::rules::{Action, Capability, DecidedBy, Decision, Part, RuleScope, RuleSet, RuleSource, RuledCall, Value};
+use crate::rules::{
+    Action, Capability, CommandPart, DecidedBy, Decision, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart,
+};
 use crate::variable::Variables;
 
 /// Subject of a tool; one that nobody knows may do anything.
@@ -40,8 +42,8 @@ fn rules(profile: &Profile) -> RuleSet {
 }
 
 fn command(profile: &Profile, text: &str) -> Decision {
-    let part = Part::of_text(text);
-    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let part = CommandPart::of_text(text);
+    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
     rules(profile).judge(&RuledCall {
         tool: "bash",
         subject: Subject::Execute,
@@ -308,8 +310,8 @@ fn x4_3_dangerous_texts_are_asked_about() {
     assert!(rules.looks_at_commands("bash"));
     let bomb = ":(){ :|:& };:";
     let across = |line: &str, parts: &[&str]| {
-        let parts: Vec<Part> = parts.iter().map(|part| Part::of_text(part)).collect();
-        rules.has_phrase_across(&Part::of_text(line), &parts)
+        let parts: Vec<CommandPart> = parts.iter().map(|part| CommandPart::of_text(part)).collect();
+        rules.has_phrase_across(&CommandPart::of_text(line), &parts)
     };
     assert!(across(bomb, &[":", ":"]), "no command of it has the text");
     assert!(!across("rm -rf x", &["rm -rf x"]), "its command has it");
@@ -317,7 +319,7 @@ fn x4_3_dangerous_texts_are_asked_about() {
     let unknown = RuledCall {
         tool: "bash",
         subject: Subject::Execute,
-        named: vec![(Capability::ShellRun, Value::UnknownCommand)],
+        named: vec![(Capability::ShellRun, RuledPart::UnknownCommand)],
         ..RuledCall::default()
     };
     assert_eq!(rules.judge(&unknown).action, Action::Ask, "what cannot be taken apart slips past nothing");

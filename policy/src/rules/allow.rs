@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::commands::Part;
+use super::commands::CommandPart;
 use super::pattern::Wildcard;
 
 /// An entry of `allowlist`: a tool's name, or `name:keys` with a pattern for the key of an approval (C-4, X1-8).
@@ -45,7 +45,7 @@ impl AllowEntry {
     /// True if it allows a command, as a rule would.
     #[doc(hidden)]
     #[must_use]
-    pub fn covers(&self, tool: &str, command: &Part) -> bool {
+    pub fn covers(&self, tool: &str, command: &CommandPart) -> bool {
         self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.covers(command))
     }
 }

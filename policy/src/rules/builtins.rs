@@ -4,11 +4,11 @@
 //! and `trap` with a whole line. Such a command is allowed by a rule that is about exactly it, or about everything, and by no
 //! pattern. bash has few builtins, so what is told here is which uses of each are harmless; what is not known to be is not.
 
-use crate::shell::starts::{self, HOLE, Text, is_name};
+use crate::shell::starts::{self, HOLE, KnownWord, is_name};
 
 /// True if a command may evaluate more than its words show. Of a program that is no builtin only a line for a shell
 /// counts; what it does with its words is its own affair.
-pub(super) fn evaluates(words: &[Text]) -> bool {
+pub(super) fn evaluates(words: &[KnownWord]) -> bool {
     let Some((first, args)) = words.split_first() else { return false };
     // A name that is not known may be `eval`.
     let Some(name) = first.fixed() else { return true };
@@ -21,7 +21,7 @@ pub(super) fn evaluates(words: &[Text]) -> bool {
 }
 
 /// True if this use of a builtin evaluates nothing. Also for what is none.
-fn is_plain(name: &str, args: &[Text]) -> bool {
+fn is_plain(name: &str, args: &[KnownWord]) -> bool {
     let all_fixed = |is: fn(&str) -> bool| args.iter().all(|arg| arg.fixed().is_some_and(is));
     match name {
         ":" | "true" | "false" | "echo" | "cd" | "pwd" | "pushd" | "popd" | "dirs" | "exit" | "return" | "break"
@@ -54,7 +54,7 @@ fn is_plain(name: &str, args: &[Text]) -> bool {
         }),
         "read" => is_plain_read(args, "rse", &["d", "n", "N", "p", "t", "u", "i"]),
         "mapfile" | "readarray" => is_plain_read(args, "t", &["d", "n", "O", "s", "u", "c"]),
-        "getopts" => args.get(1).and_then(Text::fixed).is_some_and(is_own_name),
+        "getopts" => args.get(1).and_then(KnownWord::fixed).is_some_and(is_own_name),
         "unset" => all_fixed(|arg| matches!(arg, "-f" | "-v") || is_own_name(arg)),
         "export" | "readonly" => args.iter().all(|arg| is_plain_declaration(arg, false)),
         "local" | "declare" | "typeset" => {
@@ -66,19 +66,19 @@ fn is_plain(name: &str, args: &[Text]) -> bool {
     }
 }
 
-fn cannot_be_option(word: &Text) -> bool {
+fn cannot_be_option(word: &KnownWord) -> bool {
     !word.several && !word.text.starts_with(['-', HOLE]) && !word.text.is_empty()
 }
 
 /// The forms in which bash cannot take an operand for `-v` or `-R`, which evaluate.
-fn is_plain_test(args: &[Text]) -> bool {
+fn is_plain_test(args: &[KnownWord]) -> bool {
     let args = match args.split_first() {
         Some((first, rest)) if first.fixed() == Some("!") && !rest.is_empty() => rest,
         _ => args,
     };
     let binary = ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];
     let unary = |op: &str| op.len() == 2 && op.starts_with('-') && !matches!(op, "-v" | "-R");
-    let one_word = |word: &Text| !word.several;
+    let one_word = |word: &KnownWord| !word.several;
     match args {
         [] => true,
         [one] => one_word(one),
@@ -90,14 +90,14 @@ fn is_plain_test(args: &[Text]) -> bool {
 
 /// `set -euo pipefail` and the like, and positional parameters behind `--`. `-k` and `-a` make variables of the environment. What
 /// `-x` evaluates is in `PS4`, which is looked at where it is set.
-fn is_plain_set(args: &[Text]) -> bool {
+fn is_plain_set(args: &[KnownWord]) -> bool {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.fixed() {
             Some("--") => return true,
             Some("-o" | "+o") => {
                 let names = ["errexit", "nounset", "pipefail", "noglob", "noclobber", "verbose", "xtrace"];
-                if !args.next().and_then(Text::fixed).is_some_and(|name| names.contains(&name)) {
+                if !args.next().and_then(KnownWord::fixed).is_some_and(|name| names.contains(&name)) {
                     return false;
                 }
             }
@@ -106,7 +106,7 @@ fn is_plain_set(args: &[Text]) -> bool {
                 if !plain.bytes().all(|flag| b"efuvxC".contains(&flag)) {
                     return false;
                 }
-                if named && args.next().and_then(Text::fixed).is_none_or(|name| name != "pipefail") {
+                if named && args.next().and_then(KnownWord::fixed).is_none_or(|name| name != "pipefail") {
                     return false;
                 }
             }
@@ -117,7 +117,7 @@ fn is_plain_set(args: &[Text]) -> bool {
 }
 
 /// `read` and `mapfile` into variables of the line's own. `-C` has a line evaluated.
-fn is_plain_read(args: &[Text], flags: &str, valued: &[&str]) -> bool {
+fn is_plain_read(args: &[KnownWord], flags: &str, valued: &[&str]) -> bool {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let Some(text) = arg.fixed() else { return false };
@@ -128,7 +128,7 @@ fn is_plain_read(args: &[Text], flags: &str, valued: &[&str]) -> bool {
                     return false;
                 }
             }
-            Some("a") if args.next().and_then(Text::fixed).is_some_and(is_own_name) => {}
+            Some("a") if args.next().and_then(KnownWord::fixed).is_some_and(is_own_name) => {}
             Some(_) => return false,
             None if is_own_name(text) => {}
             None => return false,
@@ -138,7 +138,7 @@ fn is_plain_read(args: &[Text], flags: &str, valued: &[&str]) -> bool {
 }
 
 /// `declare -A name`, without a value.
-fn declares_alone(args: &[Text]) -> bool {
+fn declares_alone(args: &[KnownWord]) -> bool {
     let flags =
         |arg: &str| arg.strip_prefix('-').is_some_and(|flags| flags.bytes().all(|flag| b"aAgrx".contains(&flag)));
     args.iter().all(|arg| arg.fixed().is_some_and(|arg| flags(arg) || is_own_name(arg)))
@@ -146,7 +146,7 @@ fn declares_alone(args: &[Text]) -> bool {
 
 /// `export NAME`, `export NAME=value`, and flags that evaluate nothing (`-i` and `-n` do). `arrays` says whether it is one that
 /// makes elements of `(…)` where the variable is an array already, also where that is another variable's value.
-fn is_plain_declaration(arg: &Text, arrays: bool) -> bool {
+fn is_plain_declaration(arg: &KnownWord, arrays: bool) -> bool {
     let known = arg.text.split(HOLE).next().unwrap_or_default();
     if arg.fixed().is_some_and(|arg| matches!(arg, "-x" | "-r" | "-g" | "-p" | "-rx" | "-gx" | "-gr" | "--")) {
         return true;
@@ -175,7 +175,7 @@ mod tests {
 
     /// `$` is a variable in quotes, `@` one that may become several words.
     fn judged(line: &str) -> bool {
-        let word = |word: &str| Text { text: word.replace(['$', '@'], "\0"), several: word.contains('@') };
+        let word = |word: &str| KnownWord { text: word.replace(['$', '@'], "\0"), several: word.contains('@') };
         evaluates(&line.split(' ').map(word).collect::<Vec<_>>())
     }
 

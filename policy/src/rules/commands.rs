@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
-use crate::shell::starts::{self, HOLE, Started, Text};
+use crate::shell::starts::{self, HOLE, KnownWord, Started};
 use crate::shell::{Line, Redirect, Simple, Word, plain, reading};
 use crate::watchdog::words;
 
@@ -14,20 +14,20 @@ const STARTED_MAX: usize = 256;
 
 /// A part of a call that rules about commands look at: a command, a variable that is set, a file that is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct CommandPart {
     /// Its words, with a blank between two.
     text: String,
-    words: Vec<Text>,
+    words: Vec<KnownWord>,
     /// Something in it may be evaluated as code, so that its words do not say what it does.
     evaluates: bool,
     /// The commands by which it is started, and how many words of each say what its name is.
-    within: Vec<(Arc<[Text]>, usize)>,
+    within: Vec<(Arc<[KnownWord]>, usize)>,
     /// Variable that a command sets: its name, or `None` if that is not known.
     set: Option<Option<String>>,
     /// Input that decides what it does.
     reads: Reads,
     /// Where it runs.
-    directory: Directory,
+    directory: CommandDirectory,
 }
 
 /// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.
@@ -35,7 +35,7 @@ const PATH_MAX: usize = 4096;
 
 /// The directory in which a command runs, as rules see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Directory {
+pub(super) enum CommandDirectory {
     /// Where commands of the session run that name no directory: its absolute path, if a call has said it.
     Usual(Option<Arc<str>>),
     /// Another.
@@ -49,7 +49,7 @@ pub(super) enum Directory {
     Unknown,
 }
 
-impl Default for Directory {
+impl Default for CommandDirectory {
     fn default() -> Self {
         Self::Usual(None)
     }
@@ -57,7 +57,7 @@ impl Default for Directory {
 
 /// The place of a program that is named by a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ProgramPlace {
     /// Its absolute and normal path, with the words behind it. What is not known of it is a [`HOLE`], and all before that too.
     At(String),
     /// One that the path does not tell, or a path that is too long to be looked into.
@@ -75,7 +75,7 @@ pub struct Begin<'a> {
     pub root: &'a HostPath,
 }
 
-impl Directory {
+impl CommandDirectory {
     fn of(Begin { directory, usual, root }: Begin<'_>) -> Self {
         let Some(path) = directory.as_path().to_str().map(Arc::<str>::from) else { return Self::Unknown };
         if directory == usual {
@@ -132,15 +132,17 @@ impl Directory {
 /// The commands of a call that begins in this directory. One that changes it (`cd sub`) leaves open where the others run: it may
 /// fail, and it may stand anywhere in a line. What a wrapper may start elsewhere (`env -C sub make`) stays there.
 #[must_use]
-pub fn beginning_in(parts: Vec<Part>, begin: Begin<'_>) -> Vec<Part> {
+pub fn beginning_in(parts: Vec<CommandPart>, begin: Begin<'_>) -> Vec<CommandPart> {
     let stays = parts.iter().filter(|part| part.moves()).all(|part| part.moves_to(begin.directory));
-    let directory = if stays { Directory::of(begin) } else { Directory::Unknown };
-    let placed =
-        |part: Part| match part.changes_directory() || part.set.is_some() || part.directory == Directory::Unknown {
-            // They do the same anywhere.
-            true => part,
-            false => Part { directory: directory.clone(), ..part },
-        };
+    let directory = if stays { CommandDirectory::of(begin) } else { CommandDirectory::Unknown };
+    let placed = |part: CommandPart| match part.changes_directory()
+        || part.set.is_some()
+        || part.directory == CommandDirectory::Unknown
+    {
+        // They do the same anywhere.
+        true => part,
+        false => CommandPart { directory: directory.clone(), ..part },
+    };
     parts.into_iter().map(placed).collect()
 }
 
@@ -155,10 +157,10 @@ enum Reads {
     Sql,
 }
 
-impl Part {
+impl CommandPart {
     /// A part made of words.
     #[must_use]
-    pub fn of_words(words: Vec<Text>) -> Self {
+    pub fn of_words(words: Vec<KnownWord>) -> Self {
         let evaluates = evaluates(&words);
         Self {
             text: joined(&words),
@@ -167,15 +169,15 @@ impl Part {
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
-            directory: Directory::default(),
+            directory: CommandDirectory::default(),
         }
     }
 
     /// A part made of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
-        let word = |word: &str| Text { text: word.to_owned(), several: word.contains(HOLE) };
-        let words: Vec<Text> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
+        let word = |word: &str| KnownWord { text: word.to_owned(), several: word.contains(HOLE) };
+        let words: Vec<KnownWord> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
         Self {
             text: text.to_owned(),
             evaluates: evaluates(&words),
@@ -183,7 +185,7 @@ impl Part {
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
-            directory: Directory::default(),
+            directory: CommandDirectory::default(),
         }
     }
 
@@ -204,7 +206,8 @@ impl Part {
     /// line in another way than it was read here ([`reading`]).
     #[must_use]
     pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Option<Vec<Self>> {
-        let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
+        let words: Vec<KnownWord> =
+            argv.iter().map(|word| KnownWord::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
         let outer = Self {
             text: joined(&words),
@@ -213,7 +216,7 @@ impl Part {
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
-            directory: Directory::default(),
+            directory: CommandDirectory::default(),
         };
         let all: Vec<Self> = std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect();
         (!all.iter().any(Self::has_bash_read_otherwise)).then_some(all)
@@ -226,7 +229,7 @@ impl Part {
     }
 
     /// A part for a variable that is given a value, by itself or by the command `within`.
-    fn assignment(name: Option<&str>, value: &str, within: Vec<(Arc<[Text]>, usize)>) -> Self {
+    fn assignment(name: Option<&str>, value: &str, within: Vec<(Arc<[KnownWord]>, usize)>) -> Self {
         let hole = HOLE.to_string();
         // Whatever it is, it is one variable's value.
         let text = format!("{}={value}", name.unwrap_or(&hole));
@@ -234,18 +237,18 @@ impl Part {
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
         Self {
-            words: vec![Text::known(text.clone())],
+            words: vec![KnownWord::known(text.clone())],
             text,
             evaluates,
             within,
             set: Some(name.map(str::to_owned)),
             reads: Reads::Itself,
-            directory: Directory::default(),
+            directory: CommandDirectory::default(),
         }
     }
 
     fn within(started: Started) -> Self {
-        let directory = if started.moved { Directory::Unknown } else { Directory::default() };
+        let directory = if started.moved { CommandDirectory::Unknown } else { CommandDirectory::default() };
         Self { within: started.within, directory, ..Self::of_words(started.words) }
     }
 
@@ -269,31 +272,31 @@ impl Part {
     }
 
     /// The place of the program, if it is named by a path.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<ProgramPlace> {
         let is_program = self.set.is_none() && !self.is_statement();
         let program = self.words.first().filter(|program| is_program && program.text.contains('/'))?;
         if program.text.len() > PATH_MAX {
-            return Some(Place::Anywhere);
+            return Some(ProgramPlace::Anywhere);
         }
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
         let mut place = normal(before, &program.text, HOLE);
         // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
         if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
-            return Some(Place::Anywhere);
+            return Some(ProgramPlace::Anywhere);
         }
         place.push_str(self.text.get(program.text.len()..).unwrap_or_default());
-        Some(Place::At(place))
+        Some(ProgramPlace::At(place))
     }
 
     /// Where it runs.
-    pub(super) fn directory(&self) -> &Directory {
+    pub(super) fn directory(&self) -> &CommandDirectory {
         &self.directory
     }
 
     /// True if it is known to do nothing but change the directory of the shell.
     fn changes_directory(&self) -> bool {
-        let name = self.words.first().and_then(Text::fixed);
+        let name = self.words.first().and_then(KnownWord::fixed);
         name.is_some_and(|name| matches!(name, "cd" | "chdir" | "pushd" | "popd"))
     }
 
@@ -306,14 +309,14 @@ impl Part {
 
     /// True if it changes to this directory, wherever it is looked for.
     fn moves_to(&self, directory: &HostPath) -> bool {
-        let words: Option<Vec<&str>> = self.words.iter().map(Text::fixed).collect();
+        let words: Option<Vec<&str>> = self.words.iter().map(KnownWord::fixed).collect();
         let Some(["cd", to]) = words.as_deref() else { return false };
         let is_plain = (to.starts_with('/') || *to == ".") && !to.split('/').any(|component| component == "..");
         is_plain && normalize(directory, &HostPath::from(*to)).is_ok_and(|to| to == *directory)
     }
 
     /// Its words.
-    pub(super) fn words(&self) -> &[Text] {
+    pub(super) fn words(&self) -> &[KnownWord] {
         &self.words
     }
 
@@ -332,7 +335,7 @@ impl Part {
     /// True if it may do what none of its parts says. What `eval`, `trap` and shells are handed is a part of its own,
     /// and what a script does is not seen in a line.
     pub(super) fn hides(&self) -> bool {
-        let name = self.words.first().and_then(Text::fixed).map(starts::base);
+        let name = self.words.first().and_then(KnownWord::fixed).map(starts::base);
         let told = name.is_none_or(|name| matches!(name, "eval" | "trap" | "." | "source") || starts::is_shell(name));
         self.evaluates && (self.set.is_some() || !told)
     }
@@ -353,7 +356,7 @@ impl Part {
     }
 
     /// The commands by which it is started.
-    pub(super) fn around(&self) -> impl Iterator<Item = (&[Text], usize)> {
+    pub(super) fn around(&self) -> impl Iterator<Item = (&[KnownWord], usize)> {
         self.within.iter().map(|(words, known)| (&words[..], *known))
     }
 
@@ -394,7 +397,7 @@ pub(super) fn normal(directory: &str, path: &str, wild: char) -> String {
 }
 
 /// Words as one text.
-pub(super) fn joined(words: &[Text]) -> String {
+pub(super) fn joined(words: &[KnownWord]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -402,7 +405,7 @@ pub(super) fn joined(words: &[Text]) -> String {
 /// (`env x`, `sh -c x`); `NAME=value` for each variable that is set, since what a program does hangs on those too; `> file` for
 /// each file that the shell itself writes. `None` if the line was not understood as a whole: then there may be others.
 #[must_use]
-pub fn parts(line: &Line) -> Option<Vec<Part>> {
+pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
     let commands = line.understood().ok()?;
     Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
 }
@@ -413,7 +416,7 @@ pub fn parts(line: &Line) -> Option<Vec<Part>> {
 #[must_use]
 pub fn read_otherwise(line: &Line) -> Option<String> {
     let mut parts = line.commands.iter().flat_map(|command| of_command(command, true));
-    parts.find(Part::has_bash_read_otherwise).map(|part| part.shown())
+    parts.find(CommandPart::has_bash_read_otherwise).map(|part| part.shown())
 }
 
 /// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
@@ -423,35 +426,35 @@ pub fn shown(line: &Line) -> Option<Vec<String>> {
     Some(commands.iter().flat_map(|command| of_command(command, false)).map(|part| part.shown()).collect())
 }
 
-fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
-    let words: Vec<Text> = command.words.iter().map(Text::from).collect();
+fn of_command(command: &Simple, deep: bool) -> Vec<CommandPart> {
+    let words: Vec<KnownWord> = command.words.iter().map(KnownWord::from).collect();
     let below = if deep { set_by(&words, &[]).chain(started(&words)).collect() } else { Vec::new() };
-    let run = (!words.is_empty()).then(|| Part::of_words(words));
+    let run = (!words.is_empty()).then(|| CommandPart::of_words(words));
     let set = command.assignments.iter().map(|assignment| {
-        let values: Vec<String> = assignment.values.iter().map(|value| Text::from(value).text).collect();
-        Part::assignment(Some(&assignment.name), &values.join(" "), Vec::new())
+        let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
+        CommandPart::assignment(Some(&assignment.name), &values.join(" "), Vec::new())
     });
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = written(redirect)?;
-        let part = Part::of_words(vec![Text::known(">"), Text::from(target)]);
+        let part = CommandPart::of_words(vec![KnownWord::known(">"), KnownWord::from(target)]);
         // bash expands the word of `>&word` a second time if it is no descriptor's number.
         let is_plain = |text: &str| !text.contains(['$', '`']);
         let evaluates = redirect.operator.ends_with('&') && !target.text().is_some_and(is_plain);
-        Some(Part { evaluates, ..part })
+        Some(CommandPart { evaluates, ..part })
     });
     run.into_iter().chain(set).chain(written).chain(below).collect()
 }
 
 /// Parts that a command starts in turn.
-fn started(words: &[Text]) -> Vec<Part> {
+fn started(words: &[KnownWord]) -> Vec<CommandPart> {
     let with_sets = |started: Started| {
-        let set: Vec<Part> = set_by(&started.words, &started.within).collect();
+        let set: Vec<CommandPart> = set_by(&started.words, &started.within).collect();
         // A line's own assignment.
         let alone =
             started.words.first().filter(|_| started.words.len() == 1).and_then(|word| starts::assigned(&word.text));
         let part = match alone {
-            Some((name, value)) => Part::assignment(Some(name), value, started.within.clone()),
-            None => Part::within(started),
+            Some((name, value)) => CommandPart::assignment(Some(name), value, started.within.clone()),
+            None => CommandPart::within(started),
         };
         std::iter::once(part).chain(set)
     };
@@ -459,9 +462,9 @@ fn started(words: &[Text]) -> Vec<Part> {
 }
 
 /// The variables that a command sets. What it is started by says so too, where it has the command as its last words.
-fn set_by(words: &[Text], within: &[(Arc<[Text]>, usize)]) -> impl Iterator<Item = Part> {
-    let shared: Arc<[Text]> = words.into();
-    let around: Vec<Arc<[Text]>> = within
+fn set_by(words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)]) -> impl Iterator<Item = CommandPart> {
+    let shared: Arc<[KnownWord]> = words.into();
+    let around: Vec<Arc<[KnownWord]>> = within
         .iter()
         .map(|(outer, _)| outer)
         .filter(|outer| outer.ends_with(words))
@@ -471,12 +474,12 @@ fn set_by(words: &[Text], within: &[(Arc<[Text]>, usize)]) -> impl Iterator<Item
     let length = words.len();
     starts::sets(words).into_iter().map(move |set| {
         // A pattern about the command is about the line's own variables too, but must name others.
-        let known = |outer: &Arc<[Text]>| match set.name.as_deref().is_some_and(is_own_name) {
+        let known = |outer: &Arc<[KnownWord]>| match set.name.as_deref().is_some_and(is_own_name) {
             true => outer.len() - length,
             false => outer.len() - length + set.at + 1,
         };
         let within = around.iter().map(|outer| (Arc::clone(outer), known(outer))).collect();
-        Part::assignment(set.name.as_deref(), &set.value, within)
+        CommandPart::assignment(set.name.as_deref(), &set.value, within)
     })
 }
 
@@ -510,7 +513,7 @@ fn is_counted(name: &str) -> bool {
 
 /// A line within a line, for which bash's grammar is not asked. The quick cut finds the commands of a plain one ([`plain`]); any other
 /// may have commands besides those, so that one of them is anything at all.
-fn cut(line: &str) -> Vec<Vec<Text>> {
+fn cut(line: &str) -> Vec<Vec<KnownWord>> {
     let mut all = Vec::new();
     for command in words::commands(line) {
         let mut run = Vec::new();
@@ -518,25 +521,25 @@ fn cut(line: &str) -> Vec<Vec<Text>> {
         while let Some(word) = rest.next() {
             if word == ">" {
                 let target = rest.next().filter(|target| *target != "/dev/null");
-                all.extend(target.map(|target| vec![Text::known(">"), Text::unparsed(target)]));
+                all.extend(target.map(|target| vec![KnownWord::known(">"), KnownWord::unparsed(target)]));
             } else if run.is_empty() && starts::is_assignment(word) {
                 // It stays one word.
-                all.push(vec![Text { several: false, ..Text::unparsed(word) }]);
+                all.push(vec![KnownWord { several: false, ..KnownWord::unparsed(word) }]);
             } else {
-                run.push(Text::unparsed(word));
+                run.push(KnownWord::unparsed(word));
             }
         }
         // What a builtin evaluates is no longer to be seen in these words.
         let is_substitution = |word: &String| word.contains("$(") || word.contains('`');
         if evaluates(&run) && command.words.iter().any(is_substitution) {
-            all.push(vec![Text::anything()]);
+            all.push(vec![KnownWord::anything()]);
         }
         if !run.is_empty() {
             all.push(run);
         }
     }
     if !plain::is_plain(line) {
-        all.push(vec![Text::anything()]);
+        all.push(vec![KnownWord::anything()]);
     }
     all
 }
@@ -593,7 +596,8 @@ mod tests {
     #[test]
     fn what_is_started_in_turn_is_a_part() {
         let argv = ["nice", "sh", "-c", "A=1 touch x > y; $z"];
-        let texts: Vec<String> = Part::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
+        let texts: Vec<String> =
+            CommandPart::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
         let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
         assert_eq!(texts, wanted);
     }
@@ -602,7 +606,7 @@ mod tests {
     #[test]
     fn what_is_evaluated_within_a_line_is_not_known() {
         let texts = |line: &str| -> Vec<String> {
-            let parts = Part::of_argv(&["sh", "-c", line]).unwrap();
+            let parts = CommandPart::of_argv(&["sh", "-c", line]).unwrap();
             parts.iter().skip(1).map(|part| part.text().to_owned()).collect()
         };
         assert_eq!(texts("printf -v 'a[$(touch x)]' y"), ["\0", "printf -v a\0 y"]);
@@ -612,8 +616,8 @@ mod tests {
     /// C19: what a shell is started with may have it read its line by another character set.
     #[test]
     fn c19_what_a_shell_reads_otherwise_is_not_known() {
-        assert_eq!(Part::of_argv(&["env", "LC_ALL=zh_CN.GBK", "sh", "-c", "ls"]), None);
-        assert_eq!(Part::of_argv(&["sh", "-c", "export LANG=$x; ls"]), None);
-        assert!(Part::of_argv(&["env", "LC_ALL=C", "sh", "-c", "ls"]).is_some());
+        assert_eq!(CommandPart::of_argv(&["env", "LC_ALL=zh_CN.GBK", "sh", "-c", "ls"]), None);
+        assert_eq!(CommandPart::of_argv(&["sh", "-c", "export LANG=$x; ls"]), None);
+        assert!(CommandPart::of_argv(&["env", "LC_ALL=C", "sh", "-c", "ls"]).is_some());
     }
 }

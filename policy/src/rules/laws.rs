@@ -161,10 +161,10 @@ proptest! {
             // Paths and hosts have oracles of their own.
             !rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'))
         }).collect();
-        let part = Part::of_text(command);
+        let part = CommandPart::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(&part))],
+            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
             ..RuledCall::default()
         };
         let decision = set(&rules).unwrap().judge(&call);
@@ -198,10 +198,10 @@ proptest! {
     ) {
         let pattern = PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned);
         let deny = Rule { pattern, ..Rule::new("bash", Action::Deny) };
-        let part = Part::of_text(command);
+        let part = CommandPart::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(&part))],
+            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
             ..RuledCall::default()
         };
         let mode = if yolo { Mode::Yolo } else { Mode::Ask };
@@ -226,10 +226,10 @@ proptest! {
     /// The order in which rules came tells two apart only where nothing else does.
     #[test]
     fn order_matters_for_ties_alone(rules in prop::collection::vec(rule(), 0..8), command in prop::sample::select(&COMMANDS[..])) {
-        let part = Part::of_text(command);
+        let part = CommandPart::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(&part))],
+            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
             ..RuledCall::default()
         };
         let backwards: Vec<_> = rules.iter().rev().cloned().collect();
@@ -244,12 +244,12 @@ proptest! {
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
         let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(&pattern), Action::Deny), &variables).unwrap().swap_remove(0);
         let meanings = meanings(&command);
-        let command = Part::of_text(&command);
-        if matcher.applies(Action::Allow, &Value::Command(&command)).is_some() {
+        let command = CommandPart::of_text(&command);
+        if matcher.applies(Action::Allow, &RuledPart::Command(&command)).is_some() {
             prop_assert!(meanings.iter().all(|meaning| is_meant(&pattern, meaning)), "it covers what it does not mean");
         }
         if meanings.iter().any(|meaning| is_meant(&pattern, meaning)) {
-            prop_assert!(matcher.applies(Action::Deny, &Value::Command(&command)).is_some(), "something slips past");
+            prop_assert!(matcher.applies(Action::Deny, &RuledPart::Command(&command)).is_some(), "something slips past");
         }
     }
 
@@ -264,14 +264,14 @@ proptest! {
         let permission = Permission::parse("fs.read").unwrap();
         let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
         let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(pattern), Action::Deny), &variables).unwrap().swap_remove(0);
-        let means = |path: &HostPath| matcher.applies(Action::Deny, &Value::File(path)).is_some();
+        let means = |path: &HostPath| matcher.applies(Action::Deny, &RuledPart::File(path)).is_some();
         let root = HostPath::from(tree);
         let mut beneath = files.iter().filter(|file| file.as_path().starts_with(tree));
-        if matcher.applies(Action::Allow, &Value::Tree(&root)).is_some() {
+        if matcher.applies(Action::Allow, &RuledPart::Tree(&root)).is_some() {
             prop_assert!(beneath.clone().all(means));
         }
         if beneath.any(means) {
-            prop_assert!(matcher.applies(Action::Deny, &Value::Tree(&root)).is_some());
+            prop_assert!(matcher.applies(Action::Deny, &RuledPart::Tree(&root)).is_some());
         }
     }
 }
@@ -286,8 +286,8 @@ fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
 fn of_equal_rules_the_newest_is_named() {
     let rule = Rule::new("bash", Action::Deny).pattern("git *");
     let set = set(&vec![(rule, RuleScope::Session); 3]).unwrap();
-    let part = Part::of_text("git push");
-    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let part = CommandPart::of_text("git push");
+    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
     let DecidedBy::Rule(told) = set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).by else {
         panic!("a rule decides")
     };
@@ -306,9 +306,9 @@ fn patterns_mean_what_the_tool_is_about() {
         let rule = Rule::new(tool, Action::Deny).pattern(pattern);
         rules.add(&rule, &source, &variables).map(|()| rules)
     };
-    let (part, file) = (Part::of_text("wc a"), HostPath::from("/w/wc a"));
-    let command = (Capability::ShellRun, Value::Command(&part));
-    let path = (Capability::FsRead, Value::File(&file));
+    let (part, file) = (CommandPart::of_text("wc a"), HostPath::from("/w/wc a"));
+    let command = (Capability::ShellRun, RuledPart::Command(&part));
+    let path = (Capability::FsRead, RuledPart::File(&file));
     let denied = |tool, named| {
         let call = RuledCall { tool, named: vec![named], ..RuledCall::default() };
         deny(tool, "wc *").unwrap().judge(&call).action == Action::Deny
@@ -325,7 +325,7 @@ fn patterns_mean_what_the_tool_is_about() {
 /// X0-25: what is left for a subagent. Of what allows only the author's rules are, and what denies comes before all else.
 #[test]
 fn what_allows_is_inherited_from_the_author_alone() {
-    let parts = ["git push", "git log", "rm x", "ls"].map(Part::of_text);
+    let parts = ["git push", "git log", "rm x", "ls"].map(CommandPart::of_text);
     let rules = [
         ("git push *", Action::Deny, RuleScope::Project),
         ("git *", Action::Allow, RuleScope::Manifest),
@@ -337,7 +337,7 @@ fn what_allows_is_inherited_from_the_author_alone() {
     let child = parent.inherited();
     let judged = |set: &RuleSet| {
         parts.each_ref().map(|part| {
-            let named = vec![(Capability::ShellRun, Value::Command(part))];
+            let named = vec![(Capability::ShellRun, RuledPart::Command(part))];
             set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
         })
     };
@@ -350,7 +350,7 @@ fn what_allows_is_inherited_from_the_author_alone() {
 /// C-22: what is said against a locked tool holds for a call that does the same and more; what allows it does not.
 #[test]
 fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
-    let (push, log) = (Part::of_text("git push"), Part::of_text("git log"));
+    let (push, log) = (CommandPart::of_text("git push"), CommandPart::of_text("git log"));
     let of = |permission: &str, action, pattern: Option<&str>| Rule {
         pattern: pattern.map(str::to_owned),
         ..Rule::new(permission, action)
@@ -360,7 +360,8 @@ fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
         set.subjects = [("exec_shell".to_owned(), Subject::Execute)].into();
         let source = RuleSource { scope: RuleScope::Project, place: "p:1".to_owned() };
         rules.iter().for_each(|rule| set.add(rule, &source, &Variables::default()).unwrap());
-        let (named, kin) = (vec![(Capability::ShellRun, Value::Command(part))], vec![("bash", Value::Command(part))]);
+        let (named, kin) =
+            (vec![(Capability::ShellRun, RuledPart::Command(part))], vec![("bash", RuledPart::Command(part))]);
         let alone = RuledCall { tool: "exec_shell", named: named.clone(), ..RuledCall::default() };
         let called = RuledCall { kin, ..alone.clone() };
         (set.judge(&alone).action, set.judge(&called).action)
@@ -382,7 +383,7 @@ fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
 /// C-22, S0-15: the `grant` of a rule that asks about a locked tool narrows what is kin of it as well.
 #[test]
 fn c_22_a_grant_goes_with_its_rule() {
-    let part = Part::of_text("touch a");
+    let part = CommandPart::of_text("touch a");
     let grant = RuleGrant { write: Some(Vec::new()), net: Some(Vec::new()) };
     let set = |action| {
         let mut set = RuleSet { mode: Mode::Yolo, ..RuleSet::default() };
@@ -391,9 +392,9 @@ fn c_22_a_grant_goes_with_its_rule() {
         set.add(&rule, &source, &Variables::default()).unwrap();
         set
     };
-    let named = || vec![(Capability::ShellRun, Value::Command(&part))];
+    let named = || vec![(Capability::ShellRun, RuledPart::Command(&part))];
     let bash = RuledCall { tool: "bash", named: named(), ..RuledCall::default() };
-    let kin = vec![("bash", Value::Command(&part))];
+    let kin = vec![("bash", RuledPart::Command(&part))];
     let exec_shell = RuledCall { tool: "exec_shell", named: named(), kin, ..RuledCall::default() };
     let narrowed = |action| [&bash, &exec_shell].map(|call| set(action).sub_policy(call).is_some());
     assert_eq!(narrowed(Action::Ask), [true, true]);
@@ -403,7 +404,7 @@ fn c_22_a_grant_goes_with_its_rule() {
 /// X4-3: a text that a person is asked about is found in what a program is given to read; no other pattern looks there.
 #[test]
 fn x4_3_a_text_is_found_in_an_input() {
-    let bash = Part::of_text("bash");
+    let bash = CommandPart::of_text("bash");
     let judged = |input, pattern: Option<&str>| {
         let mut set = RuleSet { mode: Mode::Ask, ..RuleSet::default() };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
@@ -415,8 +416,8 @@ fn x4_3_a_text_is_found_in_an_input() {
             }
             None => set.add_phrase("rm -rf", &source),
         }
-        let kin = vec![("bash", Value::Command(&bash)), ("bash", Value::Input(input))];
-        let named = vec![(Capability::ShellRun, Value::Command(&bash))];
+        let kin = vec![("bash", RuledPart::Command(&bash)), ("bash", RuledPart::Input(input))];
+        let named = vec![(Capability::ShellRun, RuledPart::Command(&bash))];
         set.judge(&RuledCall { tool: "bash", named, kin, ..RuledCall::default() }).action
     };
     assert_eq!(judged("cd /\nRM -rf x; echo", None), Action::Ask);
@@ -427,15 +428,15 @@ fn x4_3_a_text_is_found_in_an_input() {
 /// C-1: what a command is given to read may be what it does, so only a rule without a `*` allows it.
 #[test]
 fn a_pattern_does_not_allow_what_is_given_something_to_read() {
-    let judged = |pattern: &str, part: &Part| {
+    let judged = |pattern: &str, part: &CommandPart| {
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(part))],
+            named: vec![(Capability::ShellRun, RuledPart::Command(part))],
             ..RuledCall::default()
         };
         one("bash", Some(pattern), Action::Allow).judge(&call).action
     };
-    let commit = Part::of_text("git commit -v");
+    let commit = CommandPart::of_text("git commit -v");
     let fed = commit.clone().fed();
     assert_eq!(judged("git commit *", &commit), Action::Allow, "the control");
     assert_eq!(judged("git commit *", &fed), Action::Ask);
@@ -446,8 +447,8 @@ fn a_pattern_does_not_allow_what_is_given_something_to_read() {
 #[test]
 fn statements_are_denied_in_capitals_or_not() {
     let judged = |pattern: &str, action, text: &str| {
-        let part = Part::of_statement(text);
-        let named = vec![(Capability::None, Value::Command(&part))];
+        let part = CommandPart::of_statement(text);
+        let named = vec![(Capability::None, RuledPart::Command(&part))];
         let mut set = RuleSet { subjects: [("postgres".to_owned(), Subject::Query)].into(), ..RuleSet::default() };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
         set.add(&Rule::new("postgres", action).pattern(pattern), &source, &Variables::default()).unwrap();
@@ -460,8 +461,8 @@ fn statements_are_denied_in_capitals_or_not() {
     assert_eq!(judged("*secrets*", Action::Deny, "SELECT * FROM items"), Action::Ask, "the control");
     assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM secrets"), Action::Allow, "the control");
     assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM SECRETS"), Action::Ask);
-    let part = Part::of_text("rm SECRETS");
-    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let part = CommandPart::of_text("rm SECRETS");
+    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
     let bash = RuledCall { tool: "bash", named, ..RuledCall::default() };
     assert_eq!(one("bash", Some("*secrets*"), Action::Deny).judge(&bash).action, Action::Ask, "a command is not SQL");
 }
@@ -506,16 +507,16 @@ fn the_strictest_part_decides() {
     let files = [HostPath::from("/w/a"), HostPath::from("/etc/x")];
     let two = RuledCall {
         tool: "read",
-        named: files.iter().map(|file| (Capability::FsRead, Value::File(file))).collect(),
+        named: files.iter().map(|file| (Capability::FsRead, RuledPart::File(file))).collect(),
         ..RuledCall::default()
     };
     let decision = one("read", Some("/w/**"), Action::Allow).judge(&two);
     assert_eq!((decision.action, decision.about.as_deref()), (Action::Ask, Some("/etc/x")));
-    let make = Part::of_text("make");
+    let make = CommandPart::of_text("make");
     let shell = RuledCall {
         tool: "bash",
-        named: vec![(Capability::ShellRun, Value::Command(&make))],
-        reach: vec![(Capability::FsRead, Value::Anything)],
+        named: vec![(Capability::ShellRun, RuledPart::Command(&make))],
+        reach: vec![(Capability::FsRead, RuledPart::Anything)],
         ..RuledCall::default()
     };
     assert_eq!(one("bash", None, Action::Allow).judge(&shell).action, Action::Allow);
@@ -535,10 +536,10 @@ fn the_strictest_part_decides() {
 /// S1-14 to S1-16, C-5, C-8: what holds where no rule does.
 #[test]
 fn the_mode_decides_what_no_rule_does() {
-    let parts = ["ls", "ls -l", "rm x", "."].map(Part::of_text);
+    let parts = ["ls", "ls -l", "rm x", "."].map(CommandPart::of_text);
     let call = |tool, key| {
         let part = parts.iter().find(|part| part.text() == key).unwrap();
-        let named = if tool == "bash" { vec![(Capability::ShellRun, Value::Command(part))] } else { vec![] };
+        let named = if tool == "bash" { vec![(Capability::ShellRun, RuledPart::Command(part))] } else { vec![] };
         RuledCall { tool, subject: Subject::of_locked(tool).unwrap_or_default(), key, named, ..RuledCall::default() }
     };
     let mut rules = RuleSet { silent: vec![Subject::Read], ..RuleSet::default() };
@@ -556,7 +557,7 @@ fn the_mode_decides_what_no_rule_does() {
 
 /// The parts of a line of commands, `;` between them, whose words are parted by blanks; `%` is a blank in a word, `$` a variable
 /// in quotes.
-fn parts(line: &str) -> Vec<Part> {
+fn parts(line: &str) -> Vec<CommandPart> {
     use crate::shell::{Assignment, Line, Piece, Simple, Word};
     let word = |word: &str| {
         let text = |text: &str| Piece::Text(text.replace('%', " "));
@@ -582,7 +583,7 @@ fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
     let rule = |(pattern, action): &(&str, Action)| (Rule::new("bash", *action).pattern(*pattern), RuleScope::Manifest);
     let set = RuleSet { mode, ..set(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap() };
     let parts = parts(line);
-    let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+    let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
     set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
 }
 
@@ -770,7 +771,7 @@ fn s0_15_a_line_is_within_each_grant() {
     let session = narrow(&Declared::union(&asked, &variables, &[]).unwrap(), &[]);
     let left = |line: &str| {
         let parts = parts(line);
-        let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+        let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
         let sub_policy = set.sub_policy(&RuledCall { tool: "bash", named, ..RuledCall::default() })?;
         Some(sub_policy.told(&session))
     };
@@ -797,8 +798,8 @@ fn a_decision_names_nothing_twice() {
     let grant = RuleGrant::default().write(vec![]);
     let rule = Rule::new("bash", Action::Allow).pattern("git *").grant(grant);
     let rules = set(&[(rule, RuleScope::Manifest)]).unwrap();
-    let part = Part::of_text("git log");
-    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let part = CommandPart::of_text("git log");
+    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
     let call = RuledCall { tool: "bash", subject: Subject::Execute, named, ..RuledCall::default() };
     let decision = rules.judge(&call);
     let text = serde_json::to_string(&decision).unwrap();
@@ -813,7 +814,7 @@ fn a_decision_names_nothing_twice() {
 #[test]
 fn a_host_is_denied_at_every_port() {
     let judge = |pattern: &str, action, port: u16| {
-        let named = vec![(Capability::NetFetch, Value::Host("evil.example", port))];
+        let named = vec![(Capability::NetFetch, RuledPart::Host("evil.example", port))];
         one("net.fetch", Some(pattern), action).judge(&RuledCall { tool: "web_fetch", named, ..RuledCall::default() })
     };
     for port in [80, 443, 8443, 22, 65535] {
@@ -834,16 +835,16 @@ fn a_host_is_denied_at_every_port() {
 
 /// Verdict of a rule on a command of bash that runs in a directory of the workspace `/w`.
 fn commanded(pattern: &str, action: Action, (command, directory): (&[&str], &str)) -> Action {
-    let words = command.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
-    commanded_in_line(pattern, action, (vec![Part::of_words(words)], directory))
+    let words = command.iter().map(|word| crate::shell::starts::KnownWord::known(*word)).collect();
+    commanded_in_line(pattern, action, (vec![CommandPart::of_words(words)], directory))
 }
 
-fn commanded_in_line(pattern: &str, action: Action, (line, directory): (Vec<Part>, &str)) -> Action {
+fn commanded_in_line(pattern: &str, action: Action, (line, directory): (Vec<CommandPart>, &str)) -> Action {
     let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
     let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
     let parts = commands::beginning_in(line, begin);
     // The last one, which the others are there for.
-    let named = vec![(Capability::ShellRun, Value::Command(parts.last().unwrap()))];
+    let named = vec![(Capability::ShellRun, RuledPart::Command(parts.last().unwrap()))];
     let rule = Rule::new("bash", action).pattern(pattern);
     let set = set(&[(rule, RuleScope::Session)]).unwrap();
     set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
@@ -907,7 +908,7 @@ fn a_directory_is_denied_by_whatever_path() {
             assert!(!denies(pattern, &[command], directory), "{pattern} {command} in {directory}");
         }
     }
-    let moved = vec![Part::of_text("cd \0"), Part::of_text("./evil.sh")];
+    let moved = vec![CommandPart::of_text("cd \0"), CommandPart::of_text("./evil.sh")];
     assert_eq!(commanded_in_line("./vendor/*", Action::Deny, (moved, "/w")), Action::Deny);
 }
 
@@ -927,15 +928,19 @@ fn a_command_is_allowed_in_its_directory() {
     let told = |directory: &str, first: &str| {
         let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
         let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
-        let parts = commands::beginning_in(vec![Part::of_text(first), Part::of_text("make")], begin);
-        Value::Command(&parts[1]).told().unwrap()
+        let parts = commands::beginning_in(vec![CommandPart::of_text(first), CommandPart::of_text("make")], begin);
+        RuledPart::Command(&parts[1]).told().unwrap()
     };
     assert_eq!(told("/w", "true"), "`make`");
     assert_eq!(told("/w/vendor", "true"), "`make` in vendor");
     assert_eq!(told("/w", "cd vendor"), "`make` in a directory that is not known before it runs");
     let in_line = |first: &[&str], pattern: &str, action| {
-        let words = first.iter().map(|word| crate::shell::starts::Text::known(*word)).collect();
-        commanded_in_line(pattern, action, (vec![Part::of_words(words), Part::of_text("make test")], "/w"))
+        let words = first.iter().map(|word| crate::shell::starts::KnownWord::known(*word)).collect();
+        commanded_in_line(
+            pattern,
+            action,
+            (vec![CommandPart::of_words(words), CommandPart::of_text("make test")], "/w"),
+        )
     };
     for stays in [&["cd", "."][..], &["cd", "/w"], &["cd", "/w/"], &["true"]] {
         assert_eq!(in_line(stays, "make test", Action::Allow), Action::Allow, "{stays:?}");
@@ -959,7 +964,7 @@ fn a_command_is_allowed_in_its_directory() {
     let parts = |directory: &str| {
         let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
         let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
-        commands::beginning_in(vec![Part::of_text("make test")], begin).remove(0)
+        commands::beginning_in(vec![CommandPart::of_text("make test")], begin).remove(0)
     };
     assert!(entry.covers("bash", &parts("/w")) && !entry.covers("bash", &parts("/w/vendor")));
 }
@@ -1005,7 +1010,7 @@ fn a_denial_by_path_is_anchored() {
             assert!(!denies(pattern, command), "{pattern} {command:?}");
         }
     }
-    let moved = vec![Part::of_text("cd \0"), Part::of_text("./x")];
+    let moved = vec![CommandPart::of_text("cd \0"), CommandPart::of_text("./x")];
     assert_eq!(commanded_in_line("./v*/x", Action::Deny, (moved, "/w")), Action::Deny);
 }
 
@@ -1044,7 +1049,7 @@ fn a_rule_about_a_directory_knows_it_by_any_spelling() {
     let part = |directory: &str| {
         let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
         let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
-        commands::beginning_in(vec![Part::of_text("make test")], begin).remove(0)
+        commands::beginning_in(vec![CommandPart::of_text("make test")], begin).remove(0)
     };
     for (directory, allowed) in [("/w/vendor", true), ("/vendor", false), ("/w", false)] {
         assert_eq!(entry("./vendor/").covers("bash", &part(directory)), allowed, "{directory}");
@@ -1081,8 +1086,11 @@ proptest! {
 fn a_file_is_denied_by_its_characters() {
     let denies = |pattern: &str, path: &str| {
         let path = HostPath::from(path);
-        let call =
-            RuledCall { tool: "read", named: vec![(Capability::FsRead, Value::File(&path))], ..RuledCall::default() };
+        let call = RuledCall {
+            tool: "read",
+            named: vec![(Capability::FsRead, RuledPart::File(&path))],
+            ..RuledCall::default()
+        };
         one("read", Some(pattern), Action::Deny).judge(&call).action == Action::Deny
     };
     for (pattern, path) in
@@ -1100,12 +1108,12 @@ fn e7_a_line_within_a_line_hides_nothing() {
     let rule = |(pattern, action): (&str, Action)| (Rule::new("bash", action).pattern(pattern), RuleScope::Manifest);
     let judged = |mode, argv: &[&str]| {
         let set = RuleSet { mode, ..set(&rules.map(rule)).unwrap() };
-        let parts = Part::of_argv(argv);
-        let commands = |parts: &'_ [Part]| -> Action {
-            let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+        let parts = CommandPart::of_argv(argv);
+        let commands = |parts: &'_ [CommandPart]| -> Action {
+            let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
             set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
         };
-        let named = vec![(Capability::ShellRun, Value::UnknownCommand)];
+        let named = vec![(Capability::ShellRun, RuledPart::UnknownCommand)];
         let unknown = || set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action;
         parts.as_deref().map_or_else(unknown, commands)
     };
@@ -1152,9 +1160,9 @@ fn what_is_started_elsewhere_is_not_allowed_here() {
     let (root, vendored) = (HostPath::from("/w"), "cd vendor && make test");
     let begin = commands::Begin { directory: &root, usual: &root, root: &root };
     let judged = |pattern: &str, action, argv: &[&str]| {
-        let parts = commands::beginning_in(Part::of_argv(argv).unwrap(), begin);
+        let parts = commands::beginning_in(CommandPart::of_argv(argv).unwrap(), begin);
         let named = parts.iter().filter(|part| part.text() == "make test" || part.text() == "./evil.sh");
-        let named: Vec<_> = named.map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+        let named: Vec<_> = named.map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
         assert!(!named.is_empty(), "{argv:?}");
         one("bash", Some(pattern), action).judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
     };

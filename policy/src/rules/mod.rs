@@ -28,8 +28,8 @@ use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
 pub use allow::AllowEntry;
-pub use commands::Part;
-pub use pattern::{RulePatternError, Value, Wildcard};
+pub use commands::CommandPart;
+pub use pattern::{RulePatternError, RuledPart, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
 pub use rule::{Action, Rule, RuleGrant, RuleScope, RuleSource};
 pub use sub_policy::{SubPolicy, SubPolicyReport};
@@ -81,7 +81,7 @@ struct Compiled {
 
 /// By what most rules are passed over, without a look at them.
 #[derive(Debug, Clone, Copy)]
-struct Key {
+struct RuleKey {
     /// Which of the set's permissions.
     permission: usize,
     /// Pairs that all it matches has.
@@ -109,7 +109,7 @@ mod in_a_decision {
     use super::{Action, Rule, RuleGrant};
 
     #[derive(Serialize, Deserialize)]
-    struct Shown<'a> {
+    struct ToldForm<'a> {
         permission: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pattern: Option<Cow<'a, str>>,
@@ -120,7 +120,7 @@ mod in_a_decision {
 
     pub(super) fn serialize<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S::Error> {
         let Rule { permission, pattern, action, grant } = rule;
-        let shown = Shown {
+        let shown = ToldForm {
             permission: permission.into(),
             pattern: pattern.as_deref().map(Cow::Borrowed),
             rule_action: *action,
@@ -130,7 +130,7 @@ mod in_a_decision {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rule, D::Error> {
-        let Shown { permission, pattern, rule_action, grant } = Shown::deserialize(deserializer)?;
+        let ToldForm { permission, pattern, rule_action, grant } = ToldForm::deserialize(deserializer)?;
         Ok(Rule {
             permission: permission.into_owned(),
             pattern: pattern.map(Cow::into_owned),
@@ -186,11 +186,11 @@ pub struct RuledCall<'a> {
     /// The key under which a person's answer is kept (S1-13).
     pub key: &'a str,
     /// Values that it names itself: each of them must be allowed.
-    pub named: Vec<(Capability, Value<'a>)>,
+    pub named: Vec<(Capability, RuledPart<'a>)>,
     /// Values that it could reach besides. Only rules about the capability count, and only those that tighten.
-    pub reach: Vec<(Capability, Value<'a>)>,
+    pub reach: Vec<(Capability, RuledPart<'a>)>,
     /// Acts that another tool does as well, with that tool's name: rules that tighten that one hold for it.
-    pub kin: Vec<(&'a str, Value<'a>)>,
+    pub kin: Vec<(&'a str, RuledPart<'a>)>,
 }
 
 /// One comparison of a rule with a part of a call.
@@ -211,7 +211,7 @@ pub struct Compared<'a> {
 pub struct RuleSet {
     rules: Vec<Compiled>,
     /// Keys of the rules, in the same order.
-    keys: Vec<Key>,
+    keys: Vec<RuleKey>,
     /// Permissions that they are about, each once.
     permissions: Vec<Permission>,
     /// True if one of them is about a text, wherever it stands.
@@ -288,35 +288,37 @@ impl RuleSet {
             self.permissions.len() - 1
         });
         let at = self.rules.partition_point(|other| other.rank <= compiled.rank);
-        self.keys.insert(at, Key { permission, pairs: compiled.matcher.pairs() });
+        self.keys.insert(at, RuleKey { permission, pairs: compiled.matcher.pairs() });
         self.rules.insert(at, compiled);
     }
 
-    fn with_keys(&self) -> impl Iterator<Item = (&Key, &Compiled)> {
+    fn with_keys(&self) -> impl Iterator<Item = (&RuleKey, &Compiled)> {
         self.keys.iter().zip(&self.rules)
     }
 
     /// The rules that are about something and may match a value.
-    fn about(&self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>) -> impl Iterator<Item = &Compiled> {
+    fn about(&self, is_about: impl Fn(&Permission) -> bool, value: &RuledPart<'_>) -> impl Iterator<Item = &Compiled> {
         let about: Vec<bool> = self.permissions.iter().map(is_about).collect();
         let looked_at = if about.contains(&true) { self.rules.len() } else { 0 };
         let pairs = Pairs::of(value);
-        let possible = move |key: &Key| about[key.permission] && pairs.have(key.pairs);
+        let possible = move |key: &RuleKey| about[key.permission] && pairs.have(key.pairs);
         self.with_keys().take(looked_at).filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
     }
 
     /// The first of them that does match it, and what it says of it.
-    fn first(&self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>) -> Option<(&Compiled, Action)> {
+    fn first(&self, is_about: impl Fn(&Permission) -> bool, value: &RuledPart<'_>) -> Option<(&Compiled, Action)> {
         self.about(is_about, value).find_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)))
     }
 
     /// True if a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
     #[must_use]
-    pub fn has_phrase_across(&self, line: &Part, parts: &[Part]) -> bool {
+    pub fn has_phrase_across(&self, line: &CommandPart, parts: &[CommandPart]) -> bool {
         if !self.has_phrases {
             return false;
         }
-        let holds = |rule: &Compiled, part: &Part| rule.matcher.applies(rule.action, &Value::Command(part)).is_some();
+        let holds = |rule: &Compiled, part: &CommandPart| {
+            rule.matcher.applies(rule.action, &RuledPart::Command(part)).is_some()
+        };
         let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
@@ -372,7 +374,7 @@ impl RuleSet {
         let is_about = |permission: &Permission| permission.covers(tool, Capability::ShellRun);
         let listed =
             self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
-        listed || self.about(is_about, &Value::Anything).any(|rule| rule.matcher.looks_at_commands())
+        listed || self.about(is_about, &RuledPart::Anything).any(|rule| rule.matcher.looks_at_commands())
     }
 
     /// True if paths of a call decide on it: then the file must be where its path says.
@@ -383,7 +385,7 @@ impl RuleSet {
         };
         let listed =
             self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
-        listed || self.about(is_about, &Value::Anything).any(|rule| matches!(rule.matcher, Matcher::Path(..)))
+        listed || self.about(is_about, &RuledPart::Anything).any(|rule| matches!(rule.matcher, Matcher::Path(..)))
     }
 
     /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
@@ -393,10 +395,10 @@ impl RuleSet {
     /// that is added makes a call pass which a manifest denies.
     #[must_use]
     pub fn judge<'a>(&'a self, call: &'a RuledCall<'a>) -> Decision {
-        const NOTHING: &[(Capability, Value<'_>)] = &[(Capability::None, Value::Nothing)];
+        const NOTHING: &[(Capability, RuledPart<'_>)] = &[(Capability::None, RuledPart::Nothing)];
         let named = if call.named.is_empty() { NOTHING } else { &call.named };
         let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
-        let first = judged.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
+        let first = judged.next().unwrap_or_else(|| self.unruled(call, &RuledPart::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
         let kin = call.kin.iter().filter_map(|(tool, value)| self.judge_kin(tool, value));
         judged.chain(kin).chain(reach).fold(first, stricter).decision()
@@ -419,7 +421,12 @@ impl RuleSet {
         all
     }
 
-    fn compare<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>, all: &mut Vec<Compared<'a>>) {
+    fn compare<'a>(
+        &'a self,
+        is_about: impl Fn(&Permission) -> bool,
+        value: &RuledPart<'_>,
+        all: &mut Vec<Compared<'a>>,
+    ) {
         for rule in self.about(is_about, value) {
             let action = rule.matcher.applies(rule.action, value);
             let subject = value.told().unwrap_or_default();
@@ -433,26 +440,35 @@ impl RuleSet {
     /// Decision of the rules about capabilities on what is done by whoever a call starts: the strictest that asks or
     /// denies. What allows says nothing here, and neither does silence.
     #[must_use]
-    pub fn tightens(&self, reach: &[(Capability, Value<'_>)]) -> Option<Decision> {
+    pub fn tightens(&self, reach: &[(Capability, RuledPart<'_>)]) -> Option<Decision> {
         let tightened = reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        tightened.reduce(stricter).map(Judged::decision)
+        tightened.reduce(stricter).map(PartJudgement::decision)
     }
 
     /// By the first of the rules about it that matches.
-    fn judge_part<'a>(&'a self, call: &RuledCall<'_>, capability: Capability, value: &'a Value<'a>) -> Judged<'a> {
+    fn judge_part<'a>(
+        &'a self,
+        call: &RuledCall<'_>,
+        capability: Capability,
+        value: &'a RuledPart<'a>,
+    ) -> PartJudgement<'a> {
         let is_about = |permission: &Permission| permission.covers(call.tool, capability);
         self.ruled(is_about, value).unwrap_or_else(|| self.unruled(call, value))
     }
 
     /// By what the rules about another tool say of it, if that tightens: what they allow is that tool's alone.
-    fn judge_kin<'a>(&'a self, tool: &str, value: &'a Value<'a>) -> Option<Judged<'a>> {
+    fn judge_kin<'a>(&'a self, tool: &str, value: &'a RuledPart<'a>) -> Option<PartJudgement<'a>> {
         let judged = self.ruled(|permission| permission.tool() == Some(tool), value)?;
         (judged.action != Action::Allow).then_some(judged)
     }
 
-    fn ruled<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &'a Value<'a>) -> Option<Judged<'a>> {
+    fn ruled<'a>(
+        &'a self,
+        is_about: impl Fn(&Permission) -> bool,
+        value: &'a RuledPart<'a>,
+    ) -> Option<PartJudgement<'a>> {
         let found = self.first(&is_about, value);
-        let hides = matches!(value, Value::Command(command) if command.hides());
+        let hides = matches!(value, RuledPart::Command(command) if command.hides());
         let is_exact = found.is_some_and(|(rule, _)| rule.matcher.is_exact());
         if hides
             && !is_exact
@@ -466,29 +482,33 @@ impl RuleSet {
         let (rule, action) = found?;
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
-        let by = if by_mode { By::Other(DecidedBy::Mode { mode: self.mode }) } else { By::Rule(&rule.told) };
+        let by = if by_mode { Decider::Other(DecidedBy::Mode { mode: self.mode }) } else { Decider::Rule(&rule.told) };
         // A rule without a pattern is about the call, whatever it names.
         let about = rule.told.rule.pattern.is_some().then_some(value);
-        Some(Judged { action: if by_mode { Action::Allow } else { action }, by, about })
+        Some(PartJudgement { action: if by_mode { Action::Allow } else { action }, by, about })
     }
 
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
     /// person is asked.
-    fn hidden<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &'a Value<'a>) -> Option<Judged<'a>> {
+    fn hidden<'a>(
+        &'a self,
+        is_about: impl Fn(&Permission) -> bool,
+        value: &'a RuledPart<'a>,
+    ) -> Option<PartJudgement<'a>> {
         let tightens = |rule: &Compiled| rule.action != Action::Allow && rule.matcher.is_command();
         let (_, rule) =
             self.with_keys().find(|(key, rule)| tightens(rule) && is_about(&self.permissions[key.permission]))?;
         if self.mode == Mode::Yolo {
             return None;
         }
-        Some(Judged { action: Action::Ask, by: By::Rule(&rule.told), about: Some(value) })
+        Some(PartJudgement { action: Action::Ask, by: Decider::Rule(&rule.told), about: Some(value) })
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
-    fn tightened<'a>(&'a self, capability: Capability, value: &'a Value<'a>) -> Option<Judged<'a>> {
+    fn tightened<'a>(&'a self, capability: Capability, value: &'a RuledPart<'a>) -> Option<PartJudgement<'a>> {
         let (rule, action) = self.first(|permission| *permission == Permission::Capability(capability), value)?;
         let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
-        tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
+        tightens.then_some(PartJudgement { action, by: Decider::Rule(&rule.told), about: Some(value) })
     }
 
     /// Sub-policy to which the rules that let its commands pass narrow a call: what all their grants have in common. So
@@ -515,18 +535,18 @@ impl RuleSet {
         })
     }
 
-    fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a Value<'a>) -> Judged<'a> {
+    fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a RuledPart<'a>) -> PartJudgement<'a> {
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
         let listed = || {
             self.allowlist.iter().any(|entry| match value {
-                Value::Command(command) => entry.covers(call.tool, command),
-                Value::UnknownCommand | Value::WholeLine => entry.tool() == call.tool && !entry.has_keys(),
-                Value::Nothing
-                | Value::File(_)
-                | Value::Tree(_)
-                | Value::Input(_)
-                | Value::Host(..)
-                | Value::Anything => entry.matches(call.tool, call.key),
+                RuledPart::Command(command) => entry.covers(call.tool, command),
+                RuledPart::UnknownCommand | RuledPart::WholeLine => entry.tool() == call.tool && !entry.has_keys(),
+                RuledPart::Nothing
+                | RuledPart::File(_)
+                | RuledPart::Tree(_)
+                | RuledPart::Input(_)
+                | RuledPart::Host(..)
+                | RuledPart::Anything => entry.matches(call.tool, call.key),
             })
         };
         let (action, by) = match self.mode {
@@ -539,34 +559,34 @@ impl RuleSet {
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if call.ungated => (Action::Allow, DecidedBy::Tool),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
-        Judged { action, by: By::Other(by), about: Some(value) }
+        PartJudgement { action, by: Decider::Other(by), about: Some(value) }
     }
 }
 
 /// Judgement on one part of a call. Of all but one nothing more is told.
-struct Judged<'a> {
+struct PartJudgement<'a> {
     action: Action,
-    by: By<'a>,
-    about: Option<&'a Value<'a>>,
+    by: Decider<'a>,
+    about: Option<&'a RuledPart<'a>>,
 }
 
 /// The stricter of two; of equals, the first.
-fn stricter<'a>(one: Judged<'a>, other: Judged<'a>) -> Judged<'a> {
+fn stricter<'a>(one: PartJudgement<'a>, other: PartJudgement<'a>) -> PartJudgement<'a> {
     if other.action > one.action { other } else { one }
 }
 
-enum By<'a> {
+enum Decider<'a> {
     Rule(&'a Told),
     Other(DecidedBy),
 }
 
-impl Judged<'_> {
+impl PartJudgement<'_> {
     fn decision(self) -> Decision {
         let by = match self.by {
-            By::Rule(told) => DecidedBy::Rule(told.clone()),
-            By::Other(by) => by,
+            Decider::Rule(told) => DecidedBy::Rule(told.clone()),
+            Decider::Other(by) => by,
         };
-        Decision { action: self.action, by, about: self.about.and_then(Value::told) }
+        Decision { action: self.action, by, about: self.about.and_then(RuledPart::told) }
     }
 }
 

@@ -5,11 +5,11 @@
 
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
-use crate::shell::starts::{HOLE, Text, base, is_assignment, is_name};
+use crate::shell::starts::{HOLE, KnownWord, base, is_assignment, is_name};
 use crate::tool::Subject;
-use crate::variable::{Variable, Variables};
+use crate::variable::{PatternVariable, Variables};
 
-use super::commands::{Directory, Part, Place, joined, normal};
+use super::commands::{CommandDirectory, CommandPart, ProgramPlace, joined, normal};
 use super::permission::{Capability, Permission};
 use super::rule::Action;
 
@@ -18,7 +18,7 @@ const HOLED_MAX: usize = 4096;
 
 /// A part of a call that rules look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum RuledPart<'a> {
     /// The call has no such part.
     Nothing,
     /// One file.
@@ -26,7 +26,7 @@ pub enum Value<'a> {
     /// A directory and all beneath it.
     Tree(&'a HostPath),
     /// One command.
-    Command(&'a Part),
+    Command(&'a CommandPart),
     /// A command line that could not be taken apart.
     UnknownCommand,
     /// A command line that nothing looks at.
@@ -39,7 +39,7 @@ pub enum Value<'a> {
     Anything,
 }
 
-impl Value<'_> {
+impl RuledPart<'_> {
     pub(super) fn told(&self) -> Option<String> {
         match self {
             Self::Nothing | Self::WholeLine => None,
@@ -66,21 +66,21 @@ impl Pairs {
     const NONE: Self = Self(0);
 
     /// Pairs of a value: any where it is not text, and where a hole stands.
-    pub(super) fn of(value: &Value<'_>) -> Self {
+    pub(super) fn of(value: &RuledPart<'_>) -> Self {
         match value {
-            Value::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
+            RuledPart::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
                 let around = command.around().map(|(words, _)| Self::of_bytes(joined(words).as_bytes()));
                 around.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
             }
-            Value::File(path) => Self::of_bytes(path.as_bytes()),
-            Value::Command(_)
-            | Value::Nothing
-            | Value::Tree(_)
-            | Value::UnknownCommand
-            | Value::WholeLine
-            | Value::Input(_)
-            | Value::Host(..)
-            | Value::Anything => Self(u64::MAX),
+            RuledPart::File(path) => Self::of_bytes(path.as_bytes()),
+            RuledPart::Command(_)
+            | RuledPart::Nothing
+            | RuledPart::Tree(_)
+            | RuledPart::UnknownCommand
+            | RuledPart::WholeLine
+            | RuledPart::Input(_)
+            | RuledPart::Host(..)
+            | RuledPart::Anything => Self(u64::MAX),
         }
     }
 
@@ -164,7 +164,8 @@ impl Matcher {
         };
         let commands = || {
             let named = |dirs: &[HostPath]| dirs.iter().any(|dir| dir.as_bytes().contains(&b'*'));
-            let mut used = Variable::ALL.iter().filter(|(name, _)| text.contains(name)).map(|(_, variable)| variable);
+            let mut used =
+                PatternVariable::ALL.iter().filter(|(name, _)| text.contains(name)).map(|(_, variable)| variable);
             // A directory's own star would allow others.
             if action == Action::Allow && used.any(|variable| named(variables.dirs(*variable))) {
                 return Err(RulePatternError::Star { text: text.to_owned() });
@@ -214,27 +215,27 @@ impl Matcher {
     }
 
     /// Action of its rule on a value, if it is about it.
-    pub(super) fn applies(&self, action: Action, value: &Value<'_>) -> Option<Action> {
+    pub(super) fn applies(&self, action: Action, value: &RuledPart<'_>) -> Option<Action> {
         let tightens = action != Action::Allow;
         let does = match (self, value) {
             (Self::All, _) => true,
-            (Self::Command(pattern), Value::Command(command)) => {
+            (Self::Command(pattern), RuledPart::Command(command)) => {
                 if tightens {
                     pattern.is_about(command)
                 } else {
                     pattern.covers(command)
                 }
             }
-            (Self::Phrase(text), Value::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
-            (Self::Phrase(text), Value::Input(input)) => text.matches(&input.to_ascii_lowercase()),
-            (Self::Path(pattern, prefix), Value::File(path)) => {
+            (Self::Phrase(text), RuledPart::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
+            (Self::Phrase(text), RuledPart::Input(input)) => text.matches(&input.to_ascii_lowercase()),
+            (Self::Path(pattern, prefix), RuledPart::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
-            (Self::Path(pattern, _), Value::Tree(path)) => PathPattern::subtree(path)
+            (Self::Path(pattern, _), RuledPart::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
-            (Self::Host(pattern, _), Value::Host(host, port)) => pattern.matches(host, *port),
-            (Self::Command(_) | Self::Phrase(_), Value::UnknownCommand | Value::WholeLine)
-            | (Self::Path(..) | Self::Host(..), Value::Anything) => tightens,
+            (Self::Host(pattern, _), RuledPart::Host(host, port)) => pattern.matches(host, *port),
+            (Self::Command(_) | Self::Phrase(_), RuledPart::UnknownCommand | RuledPart::WholeLine)
+            | (Self::Path(..) | Self::Host(..), RuledPart::Anything) => tightens,
             (Self::Command(_) | Self::Phrase(_) | Self::Path(..) | Self::Host(..), _) => false,
         };
         does.then_some(action)
@@ -262,14 +263,14 @@ impl Matcher {
 
 /// A pattern for each of the directories that its variables stand for.
 fn with_directories(text: &str, variables: &Variables) -> Vec<String> {
-    let expand = |texts: Vec<String>, (name, variable): &(&str, Variable)| {
+    let expand = |texts: Vec<String>, (name, variable): &(&str, PatternVariable)| {
         let each = |text: String| match text.contains(name) {
             true => variables.dirs(*variable).iter().map(|dir| text.replace(name, &dir.to_string())).collect(),
             false => vec![text],
         };
         texts.into_iter().flat_map(each).collect()
     };
-    Variable::ALL.iter().fold(vec![text.to_owned()], expand)
+    PatternVariable::ALL.iter().fold(vec![text.to_owned()], expand)
 }
 
 /// Meaning of a permission's patterns.
@@ -376,7 +377,7 @@ impl Elsewhere {
     }
 
     /// True if all commands of a directory are meant. A relative path begins at the root of the call's workspace.
-    fn covers(&self, directory: &Directory) -> bool {
+    fn covers(&self, directory: &CommandDirectory) -> bool {
         let path = match self.is_relative() {
             true => directory.below_root().filter(|_| !self.leads_out()),
             false => directory.path(),
@@ -385,7 +386,7 @@ impl Elsewhere {
     }
 
     /// True if commands of a directory may be meant.
-    fn touches(&self, directory: &Directory) -> bool {
+    fn touches(&self, directory: &CommandDirectory) -> bool {
         let is_one = |path: &str| self.directories.iter().any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
         directory.path().is_none_or(is_one)
     }
@@ -488,15 +489,15 @@ impl Wildcard {
     ///
     /// It is about commands that run where the session's commands usually do. In another directory the same words start another
     /// program, or do something else: that must be named.
-    pub(crate) fn covers(&self, command: &Part) -> bool {
+    pub(crate) fn covers(&self, command: &CommandPart) -> bool {
         match (&self.elsewhere, command.directory()) {
-            (None, Directory::Usual(_)) => self.covers_in_place(command),
+            (None, CommandDirectory::Usual(_)) => self.covers_in_place(command),
             (Some(elsewhere), directory) => elsewhere.covers(directory) && elsewhere.command.covers_in_place(command),
-            (None, Directory::Other { .. } | Directory::Unknown) => false,
+            (None, CommandDirectory::Other { .. } | CommandDirectory::Unknown) => false,
         }
     }
 
-    fn covers_in_place(&self, command: &Part) -> bool {
+    fn covers_in_place(&self, command: &CommandPart) -> bool {
         if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
@@ -514,12 +515,12 @@ impl Wildcard {
         self.text.split(' ').filter(|word| !word.is_empty())
     }
 
-    fn covers_words(&self, text: &str, words: &[Text]) -> bool {
+    fn covers_words(&self, text: &str, words: &[KnownWord]) -> bool {
         self.matches(text) && covers(&self.words().collect::<Vec<_>>(), words)
     }
 
     /// True if it is about a command, or may be, however the program is called.
-    fn is_about(&self, command: &Part) -> bool {
+    fn is_about(&self, command: &CommandPart) -> bool {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.touches(command.directory()) && elsewhere.command.is_about(command);
         }
@@ -543,13 +544,13 @@ impl Wildcard {
     }
 
     /// True if it is about programs by their paths, and a command may be one of them.
-    fn is_about_place(&self, command: &Part) -> bool {
+    fn is_about_place(&self, command: &CommandPart) -> bool {
         if self.by_path.is_empty() && self.below.is_none() {
             return false;
         }
         let place = match command.place() {
-            Some(Place::At(place)) => place,
-            Some(Place::Anywhere) => return true,
+            Some(ProgramPlace::At(place)) => place,
+            Some(ProgramPlace::Anywhere) => return true,
             None => return false,
         };
         // A relative pattern may also be meant from where commands usually run.
@@ -580,8 +581,8 @@ impl Wildcard {
 }
 
 /// True if a pattern's words cover a command's, each by each: a `*` alone any number of them.
-fn covers(pattern: &[&str], words: &[Text]) -> bool {
-    let one = |pattern: &str, word: &Text| {
+fn covers(pattern: &[&str], words: &[KnownWord]) -> bool {
+    let one = |pattern: &str, word: &KnownWord| {
         !word.several
             && matches(pattern.as_bytes(), word.text.as_bytes())
             && !(is_below_a_directory(pattern) && may_lead_out(&word.text))
@@ -689,7 +690,7 @@ mod tests {
         for command in ["git log \0", "echo \0", "git pull\0"] {
             assert!(!pattern.touches(command), "{command:?}");
         }
-        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&Part::of_text(command));
+        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&CommandPart::of_text(command));
         assert!(covers("git log *", "git log \0"));
         assert!(!covers("git log *", "git \0"));
         assert!(!covers("git log main", "git log \0"));
@@ -698,7 +699,7 @@ mod tests {
     /// A pattern that allows covers a command word by word; what evaluates its words only if it says all of them.
     #[test]
     fn words_are_covered_each_by_each() {
-        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&Part::of_text(command));
+        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&CommandPart::of_text(command));
         for (pattern, command) in [
             ("export X=*", "export X=1"),
             ("git * main", "git push -u main"),
@@ -732,7 +733,7 @@ mod tests {
     #[test]
     fn programs_are_known_by_their_names() {
         let about = |pattern: &str, argv: &[&str]| {
-            Part::of_argv(argv).is_some_and(|all| all.iter().any(|part| Wildcard::new(pattern).is_about(part)))
+            CommandPart::of_argv(argv).is_some_and(|all| all.iter().any(|part| Wildcard::new(pattern).is_about(part)))
         };
         for argv in [
             &["touch", "x"][..],
@@ -764,7 +765,7 @@ mod tests {
         }
         let allows = |pattern: &str, argv: &[&str]| {
             let pattern = Wildcard::new(pattern);
-            Part::of_argv(argv).is_some_and(|all| all.iter().all(|part| pattern.covers(part)))
+            CommandPart::of_argv(argv).is_some_and(|all| all.iter().all(|part| pattern.covers(part)))
         };
         assert!(allows("touch *", &["touch", "x"]) && !allows("touch *", &["/tmp/touch", "x"]));
         assert!(!allows("time *", &["time", "touch", "x"]), "what it starts is not named");

@@ -39,13 +39,13 @@ impl Narrower {
 /// Reason why a call may do less than its session, and the rest that is left. A kind that is `None` is not narrowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubPolicy {
-    by: By,
+    by: JudgedBy,
     write: Option<Scope<PathRegion>>,
     net: Option<Scope<HostPattern>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum By {
+enum JudgedBy {
     Reading,
     Rules(BTreeSet<String>),
 }
@@ -55,11 +55,11 @@ impl SubPolicy {
     /// commands that fetch, and they reach what was granted (C-20).
     #[must_use]
     pub fn reading() -> Self {
-        Self { by: By::Reading, write: Some(Scope::default()), net: None }
+        Self { by: JudgedBy::Reading, write: Some(Scope::default()), net: None }
     }
 
     pub(super) fn of_rule(narrower: &Narrower) -> Self {
-        let by = By::Rules(BTreeSet::from([narrower.place.clone()]));
+        let by = JudgedBy::Rules(BTreeSet::from([narrower.place.clone()]));
         Self { by, write: narrower.write.clone(), net: narrower.net.clone() }
     }
 
@@ -73,8 +73,10 @@ impl SubPolicy {
             }
         }
         let by = match (self.by, other.by) {
-            (By::Rules(places), By::Rules(others)) => By::Rules(places.into_iter().chain(others).collect()),
-            (By::Reading, _) | (_, By::Reading) => By::Reading,
+            (JudgedBy::Rules(places), JudgedBy::Rules(others)) => {
+                JudgedBy::Rules(places.into_iter().chain(others).collect())
+            }
+            (JudgedBy::Reading, _) | (_, JudgedBy::Reading) => JudgedBy::Reading,
         };
         Self { by, write: both(self.write, other.write), net: both(self.net, other.net) }
     }
@@ -89,8 +91,8 @@ impl SubPolicy {
     #[must_use]
     pub fn by(&self) -> String {
         match &self.by {
-            By::Reading => "reading".to_owned(),
-            By::Rules(places) => format!("rule {}", places.iter().cloned().collect::<Vec<_>>().join(", ")),
+            JudgedBy::Reading => "reading".to_owned(),
+            JudgedBy::Rules(places) => format!("rule {}", places.iter().cloned().collect::<Vec<_>>().join(", ")),
         }
     }
 

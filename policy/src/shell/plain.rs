@@ -13,7 +13,7 @@ const RESERVED: &[&str] = &[
 /// True if a line has nothing in it but simple commands whose words are all there to be seen.
 #[must_use]
 pub fn is_plain(line: &str) -> bool {
-    let mut reader = Reader { rest: line, begins: true };
+    let mut reader = PlainReader { rest: line, begins: true };
     while !reader.rest.is_empty() {
         if reader.step().is_none() {
             return false;
@@ -22,13 +22,13 @@ pub fn is_plain(line: &str) -> bool {
     true
 }
 
-struct Reader<'a> {
+struct PlainReader<'a> {
     rest: &'a str,
     /// A command may begin here.
     begins: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PlainReader<'a> {
     /// Reads what stands between words, or a word. `None` for what is not listed.
     fn step(&mut self) -> Option<()> {
         match self.rest.chars().next()? {

@@ -17,13 +17,13 @@ use crate::path::HostPath;
 
 use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word, reading};
 
-use arguments::{Args, Except, How, Only};
-pub use commands::{RULES, Rule};
+use arguments::{Args, ArgumentRule, Except, Only};
+pub use commands::{CommandRule, RULES};
 use variables::{HARMLESS, is_own};
 
 /// Refusal of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LineRefusal {
     /// The command, as far as it is known.
     pub command: String,
     /// Reason.
@@ -32,7 +32,7 @@ pub struct Refusal {
     pub remedy: String,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for LineRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { command, why, remedy } = self;
         write!(f, "the restricted shell refuses `{command}`: {why}; {remedy}")
@@ -42,10 +42,10 @@ impl std::fmt::Display for Refusal {
 /// Most characters of a command that a refusal repeats.
 const SHOWN: usize = 120;
 
-fn refuse<T>(command: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Result<T, Refusal> {
+fn refuse<T>(command: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Result<T, LineRefusal> {
     let command: String = command.into();
     let command = command.chars().take(SHOWN).collect();
-    Err(Refusal { command, why: why.into(), remedy: remedy.into() })
+    Err(LineRefusal { command, why: why.into(), remedy: remedy.into() })
 }
 
 /// Commands that only the shell itself has, and no file stands for.
@@ -71,7 +71,7 @@ pub fn programs() -> Vec<HostPath> {
 ///
 /// # Errors
 /// The first thing in it that may do more than read.
-pub fn judge(line: &Line) -> Result<(), Refusal> {
+pub fn judge(line: &Line) -> Result<(), LineRefusal> {
     let commands = match line.understood() {
         Ok(commands) => commands,
         Err(unknown) => {
@@ -82,7 +82,7 @@ pub fn judge(line: &Line) -> Result<(), Refusal> {
     commands.iter().try_for_each(simple)
 }
 
-fn simple(command: &Simple) -> Result<(), Refusal> {
+fn simple(command: &Simple) -> Result<(), LineRefusal> {
     if let Some(Nest::Function { name }) = command.within.iter().find(|nest| matches!(nest, Nest::Function { .. })) {
         return refuse(format!("{name}()"), "it defines a function", "write its commands where they are needed");
     }
@@ -92,7 +92,7 @@ fn simple(command: &Simple) -> Result<(), Refusal> {
     if alone { Ok(()) } else { program(&command.words) }
 }
 
-fn assigns(Assignment { name, values }: &Assignment, alone: bool) -> Result<(), Refusal> {
+fn assigns(Assignment { name, values }: &Assignment, alone: bool) -> Result<(), LineRefusal> {
     let shown = HARMLESS.contains(&name.as_str()) || reading::is_locale(name);
     let plain = |value: &Word| {
         let is_plain = |text: &str| !text.starts_with(['/', ':', '.']) && !text.contains("..");
@@ -108,7 +108,7 @@ fn assigns(Assignment { name, values }: &Assignment, alone: bool) -> Result<(), 
     )
 }
 
-fn redirects(redirect: &Redirect) -> Result<(), Refusal> {
+fn redirects(redirect: &Redirect) -> Result<(), LineRefusal> {
     let target = redirect.target.as_ref();
     let text = target.and_then(Word::text);
     let shown = format!("{} {}", redirect.operator, target.map(Word::shown).unwrap_or_default());
@@ -138,7 +138,7 @@ fn reads_a_file(word: &Word) -> bool {
 }
 
 /// Judges a command and its arguments; that of a wrapper too.
-fn program(words: &[Word]) -> Result<(), Refusal> {
+fn program(words: &[Word]) -> Result<(), LineRefusal> {
     let Some((name, args)) = words.split_first() else { return Ok(()) };
     let shown = || words.iter().map(Word::shown).collect::<Vec<_>>().join(" ");
     let Some(text) = name.text() else {
@@ -150,16 +150,16 @@ fn program(words: &[Word]) -> Result<(), Refusal> {
         return refuse(shown(), why, remedy);
     };
     let judged = match rule.how {
-        How::Any => Ok(()),
-        How::Except { flags, valued, long } => Args::parse(args, &Except { flags, valued, long }).map(drop),
-        How::Few { most, flags, valued, long } => {
+        ArgumentRule::Any => Ok(()),
+        ArgumentRule::Except { flags, valued, long } => Args::parse(args, &Except { flags, valued, long }).map(drop),
+        ArgumentRule::Few { most, flags, valued, long } => {
             Args::parse(args, &Except { flags, valued, long }).and_then(|args| args.at_most(most))
         }
-        How::Only { flags, valued, long, check } => {
+        ArgumentRule::Only { flags, valued, long, check } => {
             Args::parse(args, &Only { flags, valued, long }).and_then(|args| check(&args))
         }
-        How::Own(check) => check(args),
-        How::Starts(command) => match command(args) {
+        ArgumentRule::Own(check) => check(args),
+        ArgumentRule::Starts(command) => match command(args) {
             Ok(inner) => return program(&inner),
             Err(why) => Err(why),
         },

@@ -17,14 +17,14 @@ const DEPTH_MAX: usize = 32;
 
 /// A word as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Text {
+pub struct KnownWord {
     /// With a [`HOLE`] for each part that is made when it runs.
     pub text: String,
     /// It may become none, or more words than this one.
     pub several: bool,
 }
 
-impl Text {
+impl KnownWord {
     /// A word that is known.
     pub fn known(text: impl Into<String>) -> Self {
         Self { text: text.into(), several: false }
@@ -65,7 +65,7 @@ fn first_expansion(word: &str) -> Option<usize> {
     tilde.into_iter().chain(brace).chain(word.find(['$', '`', '*', '?', '['])).min()
 }
 
-impl From<&Word> for Text {
+impl From<&Word> for KnownWord {
     fn from(word: &Word) -> Self {
         let pieces = match word {
             Word::Static(text) => return Self::known(text.replace(HOLE, "?")),
@@ -89,18 +89,18 @@ impl From<&Word> for Text {
 
 /// One thing that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Start {
+pub enum CommandStart {
     /// A command, and at which word of the one that starts it its name stands.
     Command {
         /// Its words.
-        words: Vec<Text>,
+        words: Vec<KnownWord>,
         /// Where.
         at: usize,
     },
     /// A line for a shell, and at which word it begins.
     Line {
         /// Its text.
-        text: Text,
+        text: KnownWord,
         /// Where.
         at: usize,
     },
@@ -281,11 +281,11 @@ fn stays(name: &str) -> bool {
 }
 
 /// True if what a command starts by its word `at` may run in another directory than itself. What is known not to is listed.
-fn moves(words: &[Text], at: usize) -> bool {
-    let Some(name) = words.first().and_then(Text::fixed).map(base) else { return true };
+fn moves(words: &[KnownWord], at: usize) -> bool {
+    let Some(name) = words.first().and_then(KnownWord::fixed).map(base) else { return true };
     let before = words.get(1..at).unwrap_or_default();
     match name {
-        "find" => !matches!(before.last().and_then(Text::fixed), Some("-exec" | "-ok")),
+        "find" => !matches!(before.last().and_then(KnownWord::fixed), Some("-exec" | "-ok")),
         "fd" | "fdfind" => true,
         name if starts_some_word(name) => !stays(name),
         name => wrapper(name).is_some_and(|wrapper| !before.iter().all(|word| keeps_place(&wrapper, word))),
@@ -293,7 +293,7 @@ fn moves(words: &[Text], at: usize) -> bool {
 }
 
 /// True if a word before a wrapper's command is known to choose no directory.
-fn keeps_place(wrapper: &Wrapper, word: &Text) -> bool {
+fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
     let Some(text) = word.fixed() else { return !word.several && assigned(&word.text).is_some() };
     let (letters, long) = wrapper.places;
     match text.strip_prefix('-') {
@@ -332,7 +332,7 @@ pub fn is_assignment(word: &str) -> bool {
 }
 
 /// Starts of a command, one step deep.
-pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
+pub(crate) fn starts(words: &[KnownWord]) -> Vec<CommandStart> {
     let Some((first, args)) = words.split_first() else { return Vec::new() };
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
     if is_shell(name) {
@@ -340,7 +340,7 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
         // They have other options for it.
         let has_options = || args.iter().any(|arg| arg.several || arg.text.starts_with(['-', '+', HOLE]));
         let unknown = !is_bournes(name) && has_options();
-        let anything = unknown.then(|| Start::Command { words: vec![Text::anything()], at: 1 });
+        let anything = unknown.then(|| CommandStart::Command { words: vec![KnownWord::anything()], at: 1 });
         return lines.into_iter().chain(anything).collect();
     }
     match name {
@@ -348,7 +348,7 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
         // Its arguments may be the line, or name signals.
         "trap" => {
             let at = ends_options(args);
-            args.get(at).map(|line| Start::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
+            args.get(at).map(|line| CommandStart::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
         }
         "find" | "fd" | "fdfind" => of_find(args),
         "printf" | "test" | "[" | "read" | "let" | "unset" | "wait" | "getopts" | "declare" | "typeset" | "local"
@@ -357,15 +357,18 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
             value_of(args, 'C').into_iter().chain(substitutions(args)).collect()
         }
         "alias" => aliased(args),
-        "bind" => args.iter().enumerate().map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 }).collect(),
+        "bind" => {
+            args.iter().enumerate().map(|(at, arg)| CommandStart::Line { text: arg.clone(), at: at + 1 }).collect()
+        }
         "jobs" => behind_option(args, "-x"),
         "hash" => behind_option(args, "-p"),
         "history" => of_history(args),
         "command" if looks_up(args) => Vec::new(),
         // It takes a word apart as a shell does not.
-        "env" if args.iter().any(splits_words) => {
-            any_word(args).into_iter().chain([Start::Command { words: vec![Text::anything()], at: 1 }]).collect()
-        }
+        "env" if args.iter().any(splits_words) => any_word(args)
+            .into_iter()
+            .chain([CommandStart::Command { words: vec![KnownWord::anything()], at: 1 }])
+            .collect(),
         "ssh" => Vec::new(),
         "xargs" => of_xargs(args),
         // Their line may be in the same word as the option.
@@ -378,8 +381,8 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
 }
 
 /// `command -v x` and `command -V x` only say what x is, also behind `-p`.
-fn looks_up(args: &[Text]) -> bool {
-    says_what_it_is(args.iter().map_while(Text::fixed))
+fn looks_up(args: &[KnownWord]) -> bool {
+    says_what_it_is(args.iter().map_while(KnownWord::fixed))
 }
 
 /// True if `command` with these arguments starts nothing.
@@ -400,7 +403,7 @@ pub struct Set {
 
 /// The variables that a command itself sets, for the shell or for what it starts: `export X=y`, `env X=y …`, `read X`. What is
 /// set by its options in ways that are not known here is not told: a builtin in such a use counts as evaluating.
-pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
+pub(crate) fn sets(words: &[KnownWord]) -> Vec<Set> {
     let Some((first, _)) = words.split_first() else { return Vec::new() };
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
     let numbered = || words.iter().enumerate().skip(1);
@@ -408,7 +411,8 @@ pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
         || numbered().filter_map(|(at, word)| assigned(&word.text).map(|(name, value)| Set::of(name, value, at)));
     let unknown = || numbered().filter(|(_, word)| may_assign(word)).map(|(at, _)| Set::anything(at));
     let names = || {
-        let known = |(at, word): (usize, &Text)| Some(Set::of(word.fixed().filter(|word| is_name(word))?, "\0", at));
+        let known =
+            |(at, word): (usize, &KnownWord)| Some(Set::of(word.fixed().filter(|word| is_name(word))?, "\0", at));
         numbered().filter_map(known)
     };
     match name {
@@ -420,7 +424,7 @@ pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
                 is_name(name).then(|| Set::of(name, "", at))
             });
             // What stands behind the command's name is its own.
-            let commands = starts(words).into_iter().filter_map(Start::place);
+            let commands = starts(words).into_iter().filter_map(CommandStart::place);
             let end = commands.reduce(|one, other| if one == other { one } else { words.len() }).unwrap_or(words.len());
             let all = with_value().chain(unknown()).chain(unset.filter(|_| name == "env"));
             all.filter(|set| set.at < end).collect()
@@ -428,7 +432,7 @@ pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
         name if starts_some_word(name) => {
             let option = |word: &str| word.strip_prefix('-').map(|word| word.trim_start_matches('-').to_owned());
             let behind = |word: &str| option(word)?.split_once('=').map(|(_, value)| value.to_owned());
-            let of = |(at, word): (usize, &Text)| {
+            let of = |(at, word): (usize, &KnownWord)| {
                 behind(&word.text).as_deref().and_then(assigned).map(|(name, value)| Set::of(name, value, at))
             };
             numbered().filter_map(of).chain(with_value()).collect()
@@ -437,7 +441,7 @@ pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
         "read" | "mapfile" | "readarray" | "getopts" | "unset" => names().collect(),
         "printf" | "wait" => {
             let option = if name == "printf" { "-v" } else { "-p" };
-            let of = |(at, word): (usize, &Text)| {
+            let of = |(at, word): (usize, &KnownWord)| {
                 let name = word.text.strip_prefix(option)?;
                 let (name, at) = if name.is_empty() { (words.get(at + 1)?.fixed()?, at + 1) } else { (name, at) };
                 is_name(name).then(|| Set::of(name, "\0", at))
@@ -448,7 +452,7 @@ pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
     }
 }
 
-impl Start {
+impl CommandStart {
     /// Where a command stands.
     fn place(self) -> Option<usize> {
         match self {
@@ -476,7 +480,7 @@ pub(crate) fn assigned(word: &str) -> Option<(&str, &str)> {
 }
 
 /// True if a word is an assignment whose name is not known.
-fn may_assign(word: &Text) -> bool {
+fn may_assign(word: &KnownWord) -> bool {
     word.several || word.text.split('=').next().is_some_and(|name| name.contains(HOLE))
 }
 
@@ -488,81 +492,84 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// How many words in front say that no options follow.
-fn ends_options(args: &[Text]) -> usize {
+fn ends_options(args: &[KnownWord]) -> usize {
     usize::from(args.first().is_some_and(|arg| arg.fixed() == Some("--")))
 }
 
 /// `-S`, also among other letters, and each beginning of `--split-string`.
-fn splits_words(arg: &Text) -> bool {
+fn splits_words(arg: &KnownWord) -> bool {
     let long = arg.text.split('=').next().unwrap_or_default();
     let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     letters.is_some_and(|letters| letters.contains('S')) || (long.len() > 2 && "--split-string".starts_with(long))
 }
 
 /// Commands in words that a builtin evaluates: the index in `printf -v 'a[$(x)]'`.
-fn substitutions(args: &[Text]) -> Vec<Start> {
+fn substitutions(args: &[KnownWord]) -> Vec<CommandStart> {
     let evaluated = args.iter().enumerate().filter(|(_, arg)| arg.text.contains("$(") || arg.text.contains('`'));
-    evaluated.map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 }).collect()
+    evaluated.map(|(at, arg)| CommandStart::Line { text: arg.clone(), at: at + 1 }).collect()
 }
 
 /// The line that an option of one letter takes, in the same word or the next.
-fn value_of(args: &[Text], letter: char) -> Vec<Start> {
-    let option = |arg: &Text| {
+fn value_of(args: &[KnownWord], letter: char) -> Vec<CommandStart> {
+    let option = |arg: &KnownWord| {
         let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         letters.find(letter).map(|at| at + 1 + letter.len_utf8())
     };
     let with_value = args.iter().enumerate().filter_map(|(at, arg)| Some((at, arg, option(arg)?)));
-    let line = |(at, arg, from): (usize, &Text, usize)| match arg.text.get(from..) {
-        Some("") | None => args.get(at + 1).map(|next| Start::Line { text: next.clone(), at: at + 2 }),
-        Some(rest) => Some(Start::Line { text: Text { text: rest.to_owned(), several: arg.several }, at: at + 1 }),
+    let line = |(at, arg, from): (usize, &KnownWord, usize)| match arg.text.get(from..) {
+        Some("") | None => args.get(at + 1).map(|next| CommandStart::Line { text: next.clone(), at: at + 2 }),
+        Some(rest) => {
+            Some(CommandStart::Line { text: KnownWord { text: rest.to_owned(), several: arg.several }, at: at + 1 })
+        }
     };
     with_value.filter_map(line).collect()
 }
 
 /// `alias name=line`.
-fn aliased(args: &[Text]) -> Vec<Start> {
-    let value =
-        |arg: &Text| arg.text.split_once('=').map(|(_, value)| Text { text: value.to_owned(), several: arg.several });
+fn aliased(args: &[KnownWord]) -> Vec<CommandStart> {
+    let value = |arg: &KnownWord| {
+        arg.text.split_once('=').map(|(_, value)| KnownWord { text: value.to_owned(), several: arg.several })
+    };
     let values = args.iter().enumerate().filter_map(|(at, arg)| Some((at, value(arg)?)));
-    values.map(|(at, text)| Start::Line { text, at: at + 1 }).collect()
+    values.map(|(at, text)| CommandStart::Line { text, at: at + 1 }).collect()
 }
 
 /// A command behind an option of a builtin.
-fn behind_option(args: &[Text], option: &str) -> Vec<Start> {
+fn behind_option(args: &[KnownWord], option: &str) -> Vec<CommandStart> {
     let at = args.iter().position(|arg| arg.fixed() == Some(option));
     at.map_or_else(Vec::new, |at| behind(args, at + 1))
 }
 
 /// `history -w FILE` and `-a FILE` write the file, as `> FILE` does.
-fn of_history(args: &[Text]) -> Vec<Start> {
-    let writes = |arg: &Text| arg.text.starts_with(['-', HOLE]) && arg.text.contains(['w', 'a', HOLE]);
+fn of_history(args: &[KnownWord]) -> Vec<CommandStart> {
+    let writes = |arg: &KnownWord| arg.text.starts_with(['-', HOLE]) && arg.text.contains(['w', 'a', HOLE]);
     let Some(at) = args.iter().position(writes) else { return Vec::new() };
     // Without a name it is that of a variable.
-    let file = args.get(at + 1).cloned().unwrap_or_else(Text::anything);
-    vec![Start::Command { words: vec![Text::known(">"), file], at: at + 1 }]
+    let file = args.get(at + 1).cloned().unwrap_or_else(KnownWord::anything);
+    vec![CommandStart::Command { words: vec![KnownWord::known(">"), file], at: at + 1 }]
 }
 
-fn joined(args: &[Text], at: usize) -> Vec<Start> {
+fn joined(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
     if args.is_empty() {
         return Vec::new();
     }
     let text = args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(" ");
-    vec![Start::Line { text: Text { text, several: false }, at }]
+    vec![CommandStart::Line { text: KnownWord { text, several: false }, at }]
 }
 
 /// The words behind `-c` that may be the line: the first that is no option, and one more for each value that an option may take.
-fn lines_of_shell(args: &[Text]) -> Vec<Start> {
+fn lines_of_shell(args: &[KnownWord]) -> Vec<CommandStart> {
     // `-` and `--` end the options, as `+` may: what is behind them is the line, whatever it begins with.
     let ends = |at: usize| matches!(args[at].text.as_str(), "-" | "--" | "+");
     let option = |at: usize| {
         let is = args[at].text.starts_with(['-', '+', HOLE]) || args[at].several;
         is && (ends(at) || at == 0 || !ends(at - 1))
     };
-    let is_c = |arg: &Text| {
+    let is_c = |arg: &KnownWord| {
         arg.text.contains(HOLE) || arg.text == "--command" || (!arg.text.starts_with("--") && arg.text.contains('c'))
     };
     // `-oo` takes two words, `-rcfile` one.
-    let values = |arg: &Text| match arg.text.as_str() {
+    let values = |arg: &KnownWord| match arg.text.as_str() {
         text if text.contains(HOLE) => args.len(),
         "--rcfile" | "--init-file" => 1,
         text if text.starts_with("--") => 0,
@@ -572,7 +579,7 @@ fn lines_of_shell(args: &[Text]) -> Vec<Start> {
     let mut lines = Vec::new();
     for (at, arg) in args.iter().enumerate() {
         if takes_line && (!option(at) || arg.text.contains(HOLE)) {
-            lines.push(Start::Line { text: arg.clone(), at: at + 1 });
+            lines.push(CommandStart::Line { text: arg.clone(), at: at + 1 });
         }
         if option(at) {
             takes_line |= is_c(arg);
@@ -587,7 +594,7 @@ fn lines_of_shell(args: &[Text]) -> Vec<Start> {
 }
 
 /// `-exec … ;` and its kin. What is found stands in place of `{}`.
-fn of_find(args: &[Text]) -> Vec<Start> {
+fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
     let execs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     let begins = args.iter().enumerate().filter(|(_, arg)| arg.fixed().is_none_or(|arg| execs.contains(&arg)));
     begins
@@ -601,22 +608,22 @@ fn of_find(args: &[Text]) -> Vec<Start> {
                 _ => false,
             };
             let end = (0..of.len()).find(|at| ends(*at)).unwrap_or(of.len());
-            Start::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
+            CommandStart::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
         })
-        .filter(|start| !matches!(start, Start::Command { words, .. } if words.is_empty()))
+        .filter(|start| !matches!(start, CommandStart::Command { words, .. } if words.is_empty()))
         .collect()
 }
 
 /// A word into which something is put.
-fn filled(word: &Text, place: &str) -> Text {
+fn filled(word: &KnownWord, place: &str) -> KnownWord {
     match word.text.contains(place) && !place.is_empty() {
-        true => Text { text: word.text.replace(place, &HOLE.to_string()), several: word.several },
+        true => KnownWord { text: word.text.replace(place, &HOLE.to_string()), several: word.several },
         false => word.clone(),
     }
 }
 
 /// Its command gets what is read, in place of a word or behind the others.
-fn of_xargs(args: &[Text]) -> Vec<Start> {
+fn of_xargs(args: &[KnownWord]) -> Vec<CommandStart> {
     let replaced = args.iter().enumerate().find_map(|(at, arg)| {
         let text = arg.fixed()?;
         let given = text.strip_prefix("--replace").map(|given| given.strip_prefix('=').unwrap_or(given));
@@ -630,10 +637,10 @@ fn of_xargs(args: &[Text]) -> Vec<Start> {
     let Some(wrapper) = wrapper("xargs") else { return Vec::new() };
     let mut found = of_wrapper(&wrapper, args);
     for start in &mut found {
-        if let Start::Command { words, .. } = start {
+        if let CommandStart::Command { words, .. } = start {
             match &replaced {
                 Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place)),
-                None => words.push(Text::anything()),
+                None => words.push(KnownWord::anything()),
             }
         }
     }
@@ -641,20 +648,20 @@ fn of_xargs(args: &[Text]) -> Vec<Start> {
 }
 
 /// Each word may be the command's name.
-fn any_word(args: &[Text]) -> Vec<Start> {
+fn any_word(args: &[KnownWord]) -> Vec<CommandStart> {
     if args.len() > WORDS_MAX {
-        return vec![Start::Command { words: vec![Text::anything()], at: 1 }];
+        return vec![CommandStart::Command { words: vec![KnownWord::anything()], at: 1 }];
     }
     let line = args.iter().enumerate().flat_map(|(at, arg)| {
-        let line = move |text: Text| Start::Line { text, at: at + 1 };
-        let value = attached(arg).map(|value| Text { text: value.to_owned(), several: arg.several });
+        let line = move |text: KnownWord| CommandStart::Line { text, at: at + 1 };
+        let value = attached(arg).map(|value| KnownWord { text: value.to_owned(), several: arg.several });
         let whole = (!is_one_word(&arg.text)).then(|| arg.clone());
         value.into_iter().chain(whole).map(line)
     });
-    let lines: Vec<Start> = line.collect();
-    let is_name = |arg: &Text| !arg.text.starts_with('-') && !arg.text.is_empty();
+    let lines: Vec<CommandStart> = line.collect();
+    let is_name = |arg: &KnownWord| !arg.text.starts_with('-') && !arg.text.is_empty();
     let commands = args.iter().enumerate().filter(|(_, arg)| is_name(arg));
-    commands.map(|(at, _)| Start::Command { words: args[at..].to_vec(), at: at + 1 }).chain(lines).collect()
+    commands.map(|(at, _)| CommandStart::Command { words: args[at..].to_vec(), at: at + 1 }).chain(lines).collect()
 }
 
 /// True if a shell that is handed this as its line reads one word, and that as it is.
@@ -663,13 +670,13 @@ fn is_one_word(text: &str) -> bool {
 }
 
 /// A line or a program in the same word as its option: `--command=LINE`, shortened as one likes.
-fn attached(arg: &Text) -> Option<&str> {
+fn attached(arg: &KnownWord) -> Option<&str> {
     let (name, value) = arg.text.strip_prefix("--")?.split_once('=')?;
     let takes = ["command", "session-command", "exec", "startas", "run"].iter().any(|long| long.starts_with(name));
     takes.then_some(value)
 }
 
-fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
+fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
     let mut at = 0;
     let mut own = wrapper.own;
     while let Some(arg) = args.get(at) {
@@ -680,7 +687,7 @@ fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
             }
             // It may be options, and so may be what is behind it; or it is the command.
             return if own == 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
-                vec![Start::Command { words: args[at..].to_vec(), at: at + 1 }]
+                vec![CommandStart::Command { words: args[at..].to_vec(), at: at + 1 }]
             } else if own > 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
                 of_wrapper_behind(wrapper, args, at, own - 1)
             } else {
@@ -704,22 +711,22 @@ fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
     behind(args, at + own)
 }
 
-fn of_wrapper_behind(wrapper: &Wrapper, args: &[Text], at: usize, own: usize) -> Vec<Start> {
+fn of_wrapper_behind(wrapper: &Wrapper, args: &[KnownWord], at: usize, own: usize) -> Vec<CommandStart> {
     let rest = Wrapper { own, ..*wrapper };
     of_wrapper(&rest, &args[at + 1..]).into_iter().map(|start| moved(start, at + 1)).collect()
 }
 
-fn moved(start: Start, by: usize) -> Start {
+fn moved(start: CommandStart, by: usize) -> CommandStart {
     match start {
-        Start::Command { words, at } => Start::Command { words, at: at + by },
-        Start::Line { text, at } => Start::Line { text, at: at + by },
+        CommandStart::Command { words, at } => CommandStart::Command { words, at: at + by },
+        CommandStart::Line { text, at } => CommandStart::Line { text, at: at + by },
     }
 }
 
-fn behind(args: &[Text], at: usize) -> Vec<Start> {
+fn behind(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
     match args.get(at..) {
         None | Some([]) => Vec::new(),
-        Some(words) => vec![Start::Command { words: words.to_vec(), at: at + 1 }],
+        Some(words) => vec![CommandStart::Command { words: words.to_vec(), at: at + 1 }],
     }
 }
 
@@ -764,44 +771,44 @@ fn option(wrapper: &Wrapper, text: &str) -> Option_ {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
     /// Its words.
-    pub words: Vec<Text>,
+    pub words: Vec<KnownWord>,
     /// The commands in which it stands, outermost first, and how many words of each say what its name is.
-    pub within: Vec<(Arc<[Text]>, usize)>,
+    pub within: Vec<(Arc<[KnownWord]>, usize)>,
     /// True if one of them may start it in another directory than its own.
     pub moved: bool,
 }
 
 /// True if a command starts something that is none of its own words.
-fn looks_further(name: &str, words: &[Text]) -> bool {
+fn looks_further(name: &str, words: &[KnownWord]) -> bool {
     is_shell(name)
         || matches!(name, "eval" | "trap" | "find" | "fd" | "fdfind")
         || (name == "env" && words.iter().any(splits_words))
 }
 
 /// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
-pub fn all(words: &[Text], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<Text>>) -> Vec<Started> {
-    let mut search = Search { most, cut, found: Vec::new() };
+pub fn all(words: &[KnownWord], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<KnownWord>>) -> Vec<Started> {
+    let mut search = StartSearch { most, cut, found: Vec::new() };
     search.below(words, &[], (0, false));
     search.found
 }
 
-struct Search<'a> {
+struct StartSearch<'a> {
     most: usize,
-    cut: &'a dyn Fn(&str) -> Vec<Vec<Text>>,
+    cut: &'a dyn Fn(&str) -> Vec<Vec<KnownWord>>,
     found: Vec<Started>,
 }
 
-impl Search<'_> {
+impl StartSearch<'_> {
     /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words; `moved` says
     /// that one may have chosen another directory.
-    fn below(&mut self, words: &[Text], within: &[(Arc<[Text]>, usize)], (along, moved): (usize, bool)) {
+    fn below(&mut self, words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)], (along, moved): (usize, bool)) {
         let direct = starts(words);
-        let shared: Arc<[Text]> = words.into();
-        let commands = direct.iter().filter(|start| matches!(start, Start::Command { .. })).count();
+        let shared: Arc<[KnownWord]> = words.into();
+        let commands = direct.iter().filter(|start| matches!(start, CommandStart::Command { .. })).count();
         for start in direct {
             let (inner, at, along_inner) = match start {
-                Start::Command { words, at } => (vec![words], at, along + 1),
-                Start::Line { text, at } => (self.line(&text), at, 0),
+                CommandStart::Command { words, at } => (vec![words], at, along + 1),
+                CommandStart::Line { text, at } => (self.line(&text), at, 0),
             };
             let moved = moved || moves(words, at);
             let mut around = within.to_vec();
@@ -810,12 +817,12 @@ impl Search<'_> {
             around.push((Arc::clone(&shared), at + 1));
             for inner in inner {
                 if self.found.len() >= self.most || around.len() > DEPTH_MAX {
-                    self.found.push(Started { words: vec![Text::anything()], within: Vec::new(), moved: true });
+                    self.found.push(Started { words: vec![KnownWord::anything()], within: Vec::new(), moved: true });
                     return;
                 }
                 self.found.push(Started { words: inner.clone(), within: around.clone(), moved });
                 // Where each word may be a name, wrappers have been looked behind already.
-                let name = inner.first().and_then(Text::fixed).map_or("", base);
+                let name = inner.first().and_then(KnownWord::fixed).map_or("", base);
                 if commands < 2 || looks_further(name, &inner) {
                     self.below(&inner, &around, (along_inner, moved));
                 }
@@ -824,11 +831,11 @@ impl Search<'_> {
     }
 
     /// The commands of a line.
-    fn line(&self, text: &Text) -> Vec<Vec<Text>> {
+    fn line(&self, text: &KnownWord) -> Vec<Vec<KnownWord>> {
         if text.text.contains(HOLE) {
             // Anything may be put there.
             let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"));
-            commands.push(vec![Text::anything()]);
+            commands.push(vec![KnownWord::anything()]);
             return commands;
         }
         (self.cut)(&text.text)
@@ -839,14 +846,14 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<Text> {
-        line.split(' ').map(|word| Text::known(word.replace('_', " ").replace('$', "\0"))).collect()
+    fn words(line: &str) -> Vec<KnownWord> {
+        line.split(' ').map(|word| KnownWord::known(word.replace('_', " ").replace('$', "\0"))).collect()
     }
 
     fn found(line: &str) -> Vec<String> {
         let cut = |line: &str| line.split(';').map(|command| words(command.trim())).collect();
         let shown =
-            |words: &[Text]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
+            |words: &[KnownWord]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
         all(&words(line), 100, &cut).iter().map(|started| shown(&started.words)).collect()
     }
 
@@ -926,16 +933,16 @@ mod tests {
     #[test]
     fn what_builtins_evaluate_is_found() {
         let started = |words: &[&str]| {
-            let words: Vec<Text> = words.iter().copied().map(Text::known).collect();
+            let words: Vec<KnownWord> = words.iter().copied().map(KnownWord::known).collect();
             starts(&words)
         };
-        let line = |text: &str, at| vec![Start::Line { text: Text::known(text), at }];
+        let line = |text: &str, at| vec![CommandStart::Line { text: KnownWord::known(text), at }];
         for name in ["test", "[", "read", "let", "unset", "wait", "declare", "typeset", "local", "readonly"] {
             assert_eq!(started(&[name, "-v", "a[$(touch x)]"]), line("a[$(touch x)]", 2), "{name}");
         }
         assert_eq!(started(&["printf", "-v", "a[`touch x`]", "y"]), line("a[`touch x`]", 2));
         assert_eq!(started(&["compgen", "-W", "$(touch x)"]), line("$(touch x)", 2));
-        assert!(matches!(&*started(&["x86_64", "touch"]), [Start::Command { at: 1, .. }]));
+        assert!(matches!(&*started(&["x86_64", "touch"]), [CommandStart::Command { at: 1, .. }]));
         assert_eq!(started(&["bind", "-x", "\"x\": touch y"]).len(), 2);
     }
 
@@ -984,11 +991,11 @@ mod tests {
             ("a$b", "a"),
             ("a`b`", "a"),
         ] {
-            let text = Text { text: format!("{known}{HOLE}"), several: true };
-            assert_eq!(Text::unparsed(word), text, "{word}");
+            let text = KnownWord { text: format!("{known}{HOLE}"), several: true };
+            assert_eq!(KnownWord::unparsed(word), text, "{word}");
         }
         for word in ["a-b]}~", "[", "[[", "{}", "a{b}", "-I{}"] {
-            assert_eq!(Text::unparsed(word).fixed(), Some(word));
+            assert_eq!(KnownWord::unparsed(word).fixed(), Some(word));
         }
     }
 

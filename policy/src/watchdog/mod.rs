@@ -173,9 +173,9 @@ mod tests {
         Reason { rule: rule.to_owned(), text: "because".to_owned() }
     }
 
-    struct Says(Verdict);
+    struct FixedVerdict(Verdict);
 
-    impl Watchdog for Says {
+    impl Watchdog for FixedVerdict {
         fn judge(&self, _call: &CallFacts<'_>) -> Verdict {
             self.0.clone()
         }
@@ -184,8 +184,11 @@ mod tests {
     /// S0-60: in any order, the strictest wins.
     #[test]
     fn the_strictest_verdict_wins() {
-        let (allow, ask, deny) =
-            (Says(Verdict::Allow), Says(Verdict::Ask(reason("a"))), Says(Verdict::Deny(reason("d"))));
+        let (allow, ask, deny) = (
+            FixedVerdict(Verdict::Allow),
+            FixedVerdict(Verdict::Ask(reason("a"))),
+            FixedVerdict(Verdict::Deny(reason("d"))),
+        );
         let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
         let call = CallFacts {
             tool: "bash",

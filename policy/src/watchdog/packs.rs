@@ -18,11 +18,11 @@ mod supply_chain;
 
 use std::sync::OnceLock;
 
-use super::words::{self, Command};
+use super::words::{self, PipedCommand};
 use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
 use crate::need::ShellNeed;
 use crate::path::HostPath;
-use crate::shell::starts::{self, Start, Text};
+use crate::shell::starts::{self, CommandStart, KnownWord};
 use crate::sql::{Dialect, SqlNeed};
 use crate::tool::Subject;
 
@@ -87,7 +87,7 @@ impl Watchdog for Builtin {
                 verdict(&cut).stricter(verdict(&parsed))
             }
             Some(ShellNeed::Program { argv }) => {
-                verdict(&[Command::of(argv.iter().map(ToString::to_string).collect())])
+                verdict(&[PipedCommand::of(argv.iter().map(ToString::to_string).collect())])
             }
             None => match &call.needs.sql {
                 Some(sql) => statement(sql).stricter(unknown(call)),
@@ -125,7 +125,7 @@ impl Builtin {
         let program = String::from_utf8_lossy(program);
         let as_named = |name: &str| {
             let words = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
-            verdict(&[Command::of(words)])
+            verdict(&[PipedCommand::of(words)])
         };
         match as_named(&program).stricter(as_named(called)) {
             // Nobody can be asked there. What is asked about a person may have approved of, as a part of the line.
@@ -136,7 +136,7 @@ impl Builtin {
 
     /// True if no rule asks about this command or denies it.
     pub(crate) fn lets_pass(self, words: Vec<String>) -> bool {
-        verdict(&[Command::of(words)]) == Verdict::Allow
+        verdict(&[PipedCommand::of(words)]) == Verdict::Allow
     }
 }
 
@@ -147,7 +147,7 @@ fn faulty() -> Option<Faulty> {
 }
 
 /// The strictest rule of those that apply to one of the views of a line; of equally strict ones the first.
-fn verdict(commands: &[Command]) -> Verdict {
+fn verdict(commands: &[PipedCommand]) -> Verdict {
     let views = views(commands);
     let applies = |guard: &&Guard| matches!(guard.on, On::Commands(applies) if views.iter().any(|view| applies(view)));
     let all = || PACKS.iter().copied().flatten();
@@ -172,7 +172,7 @@ fn statement(sql: &SqlNeed) -> Verdict {
         Dialect::Mysql => ["mysql", "-e"],
     };
     let words = client.into_iter().chain([sql.statement.text.as_str()]).map(str::to_owned);
-    verdict(&[Command::of(words.collect())])
+    verdict(&[PipedCommand::of(words.collect())])
 }
 
 /// Verdict on a subject that the rules do not know, or that does more than it says.
@@ -198,13 +198,13 @@ fn spelt(path: &HostPath, root: &HostPath) -> String {
 const VIEWS_MAX: usize = 64;
 
 /// A line as it is, where its `cd`s lead, and all that its wrappers and shells start.
-fn views(commands: &[Command]) -> Vec<Vec<Command>> {
+fn views(commands: &[PipedCommand]) -> Vec<Vec<PipedCommand>> {
     let mut views = vec![placed(commands)];
     let mut next = 0;
     while next < views.len() && views.len() < VIEWS_MAX {
         let view = std::mem::take(&mut views[next]);
         // All unwrapped at once, so that pipes stay what they are.
-        let inner: Vec<Command> = view
+        let inner: Vec<PipedCommand> = view
             .iter()
             .enumerate()
             .map(|(at, command)| unwrapped(&view, at).unwrap_or_else(|| command.clone()))
@@ -221,12 +221,12 @@ fn views(commands: &[Command]) -> Vec<Vec<Command>> {
 }
 
 /// The command that one is a wrapper of, if there is one and its place in the pipe is the same.
-fn unwrapped(view: &[Command], at: usize) -> Option<Command> {
+fn unwrapped(view: &[PipedCommand], at: usize) -> Option<PipedCommand> {
     let command = view.get(at)?;
-    let texts: Vec<Text> = command.words.iter().map(Text::known).collect();
+    let texts: Vec<KnownWord> = command.words.iter().map(KnownWord::known).collect();
     let mut starts = starts::starts(&texts).into_iter().filter_map(|start| match start {
-        Start::Command { words, .. } => Some(words),
-        Start::Line { .. } => None,
+        CommandStart::Command { words, .. } => Some(words),
+        CommandStart::Line { .. } => None,
     });
     let first = starts.next().filter(|_| starts.next().is_none())?;
     let fed = fed(view, at);
@@ -234,16 +234,16 @@ fn unwrapped(view: &[Command], at: usize) -> Option<Command> {
         Some(fed) if word.text == starts::HOLE.to_string() => fed.clone(),
         _ => vec![word.text],
     });
-    Some(Command {
+    Some(PipedCommand {
         words: words.collect(),
         piped: command.piped,
         substitutes: command.substitutes,
-        ..Command::default()
+        ..PipedCommand::default()
     })
 }
 
 /// Words that `xargs` puts behind its command, where the line says it.
-fn fed(view: &[Command], at: usize) -> Option<Vec<String>> {
+fn fed(view: &[PipedCommand], at: usize) -> Option<Vec<String>> {
     let (command, before) = (view.get(at)?, view.get(at.checked_sub(1)?)?);
     let (name, args) = before.program()?;
     let says = command.piped && matches!(name, "echo" | "printf");
@@ -256,13 +256,13 @@ fn fed(view: &[Command], at: usize) -> Option<Vec<String>> {
 }
 
 /// The lines and commands that a command starts, each to be looked at by itself.
-fn started(command: &Command) -> Vec<Vec<Command>> {
-    let texts: Vec<Text> = command.words.iter().map(Text::known).collect();
+fn started(command: &PipedCommand) -> Vec<Vec<PipedCommand>> {
+    let texts: Vec<KnownWord> = command.words.iter().map(KnownWord::known).collect();
     let starts = starts::starts(&texts).into_iter().map(|start| match start {
-        Start::Line { text, .. } => placed(&words::commands(&text.text)),
-        Start::Command { words, .. } => {
+        CommandStart::Line { text, .. } => placed(&words::commands(&text.text)),
+        CommandStart::Command { words, .. } => {
             let words = words.into_iter().map(|word| word.text).collect();
-            vec![Command { piped: command.piped, ..Command::of(words) }]
+            vec![PipedCommand { piped: command.piped, ..PipedCommand::of(words) }]
         }
     });
     let quoted = text_of(command).into_iter().flat_map(quoted).map(|text| placed(&words::commands(text)));
@@ -284,7 +284,7 @@ fn quoted(text: &str) -> Vec<&str> {
 }
 
 /// These commands, with the paths of those that change files as they are behind a `cd`.
-fn placed(commands: &[Command]) -> Vec<Command> {
+fn placed(commands: &[PipedCommand]) -> Vec<PipedCommand> {
     let mut here: Option<String> = None;
     let mut placed = Vec::new();
     for command in commands {
@@ -305,11 +305,11 @@ fn placed(commands: &[Command]) -> Vec<Command> {
                 let place = |word: &String| if is_path(word) { below(Some(here), word) } else { word.clone() };
                 let own = command.words.len() - args.len();
                 let words = command.words[..own].iter().cloned().chain(args.iter().map(place)).collect();
-                placed.push(Command {
+                placed.push(PipedCommand {
                     words,
                     piped: command.piped,
                     substitutes: command.substitutes,
-                    ..Command::default()
+                    ..PipedCommand::default()
                 });
             }
             _ => placed.push(command.clone()),

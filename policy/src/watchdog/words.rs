@@ -11,7 +11,7 @@ use crate::shell::{Line, Nest, Simple, Word, starts};
 
 /// A simple command and whether its input is the output of the one before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct PipedCommand {
     pub(crate) words: Vec<String>,
     pub(crate) piped: bool,
     /// A part of it is what other commands print, which stand beside it in the list.
@@ -21,7 +21,7 @@ pub(crate) struct Command {
 }
 
 /// Cuts a command line.
-pub(crate) fn commands(line: &str) -> Vec<Command> {
+pub(crate) fn commands(line: &str) -> Vec<PipedCommand> {
     let mut cutter = Cutter::default();
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
@@ -64,19 +64,19 @@ pub(crate) fn commands(line: &str) -> Vec<Command> {
 
 #[derive(Default)]
 struct Cutter {
-    commands: Vec<Command>,
-    current: Command,
+    commands: Vec<PipedCommand>,
+    current: PipedCommand,
     word: String,
     in_word: bool,
     quote: Option<char>,
-    outer: Vec<Outer>,
+    outer: Vec<OuterState>,
 }
 
 /// State that a parenthesis or a substitution interrupts.
 #[derive(Default)]
-struct Outer {
+struct OuterState {
     quote: Option<char>,
-    command: Command,
+    command: PipedCommand,
     backquote: bool,
 }
 
@@ -95,7 +95,7 @@ impl Cutter {
     fn open_substitution(&mut self) {
         self.end_word();
         let command = std::mem::take(&mut self.current);
-        self.outer.push(Outer { quote: self.quote.take(), command, backquote: false });
+        self.outer.push(OuterState { quote: self.quote.take(), command, backquote: false });
     }
 
     fn open_backquote(&mut self) {
@@ -107,12 +107,12 @@ impl Cutter {
 
     fn open_group(&mut self) {
         self.end_command(false);
-        self.outer.push(Outer::default());
+        self.outer.push(OuterState::default());
     }
 
     fn close(&mut self) {
         self.end_command(false);
-        let Outer { quote, command, .. } = self.outer.pop().unwrap_or_default();
+        let OuterState { quote, command, .. } = self.outer.pop().unwrap_or_default();
         let substituted = !command.words.is_empty();
         (self.quote, self.current) = (quote, command);
         self.current.substitutes |= substituted;
@@ -145,12 +145,12 @@ impl Cutter {
         if !self.current.words.is_empty() {
             self.commands.push(std::mem::take(&mut self.current));
         }
-        self.current = Command { piped, ..Command::default() };
+        self.current = PipedCommand { piped, ..PipedCommand::default() };
     }
 }
 
 /// The commands of a line that bash's grammar was asked for, as the rules see those of a line that was cut here.
-pub(crate) fn of_line(line: &Line) -> Vec<Command> {
+pub(crate) fn of_line(line: &Line) -> Vec<PipedCommand> {
     let substitutes = |at: usize| {
         line.commands
             .iter()
@@ -163,7 +163,7 @@ pub(crate) fn of_line(line: &Line) -> Vec<Command> {
         for redirect in simple.redirects.iter().filter(|redirect| redirect.operator.contains('>')) {
             words.extend([">".to_owned(), redirect.target.as_ref().map(Word::shown).unwrap_or_default()]);
         }
-        Command { words, piped: simple.piped(), substitutes: substitutes(at), ..Command::default() }
+        PipedCommand { words, piped: simple.piped(), substitutes: substitutes(at), ..PipedCommand::default() }
     };
     let commands = line.commands.iter().enumerate().map(cut);
     commands.filter(|command| !command.words.is_empty()).collect()
@@ -186,7 +186,7 @@ const WRAPPERS: &[(&str, &[&str])] = &[
     ("busybox", &[]),
 ];
 
-impl Command {
+impl PipedCommand {
     /// One that starts by itself.
     pub(crate) fn of(words: Vec<String>) -> Self {
         Self { words, ..Self::default() }

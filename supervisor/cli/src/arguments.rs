@@ -47,12 +47,12 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    Run(Run),
-    Call(Call),
+    Run(RunArguments),
+    Call(CallArguments),
     Mcp(Box<Mcp>),
-    Tools(Tools),
-    Skills(Skills),
-    Trust(Trust),
+    Tools(ToolsArguments),
+    Skills(SkillsArguments),
+    Trust(TrustArguments),
     Session(Sessions),
     Doctor(Doctor),
     Bench(Bench),
@@ -66,7 +66,7 @@ pub(super) enum Command {
     BenchNetwork(BenchNetwork),
     /// Make one attempt to break out, with this process's own rights: `doctor --attack` runs this inside and outside.
     #[command(hide = true)]
-    Attempt(Attempt),
+    Attempt(AttemptArguments),
 }
 
 /// Grants of a session.
@@ -167,7 +167,7 @@ fn surface(name: &str) -> Result<Surface, String> {
   callgate run --explain-env                     which variables the command would get
   callgate run --session ses_0195 -- make         in a recorded session (see `callgate session`)
   callgate run --write ../out --status result.json -- ./build.sh")]
-pub(super) struct Run {
+pub(super) struct RunArguments {
     #[command(flatten)]
     pub(super) grants: Grants,
     /// Run the command in this recorded session, with the grants that the session was made with.
@@ -218,7 +218,7 @@ Exit status:
   124  timeout
 
 If the session could be opened, the envelope is printed whatever the status.")]
-pub(super) struct Call {
+pub(super) struct CallArguments {
     #[command(flatten)]
     pub(super) grants: Grants,
     /// Make the call in this recorded session, with the grants, the profile and the mode that the session was made with, and
@@ -233,11 +233,11 @@ pub(super) struct Call {
     /// Action on a call that no rule decides. Overrides the manifest. Typing a call approves it, unless a rule or a
     /// watchdog asks or denies, so `ask`, `allowlist` and `auto-edit` matter only with `--asked-by agent`.
     #[arg(long, value_name = "MODE")]
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<DefaultAction>,
     /// Whose call this is. A program that makes calls for a model passes `agent`: callgate then asks about a call that no rule
     /// allows, and denies it if there is nobody to ask.
-    #[arg(long, value_name = "WHO", value_enum, default_value_t = AskedBy::Person)]
-    pub(super) asked_by: AskedBy,
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = CallOwner::Person)]
+    pub(super) asked_by: CallOwner,
     /// Which tools there are and what they may do: `readonly`, `developer`, `eval`, `unrestricted`, `developer-bash-only`,
     /// `plan`, or a YAML file. Overrides the manifest.
     #[arg(long, value_name = "NAME|FILE")]
@@ -287,7 +287,7 @@ In a configuration that is JSON:
   {\"mcpServers\": {\"callgate\": {\"command\": \"callgate\", \"args\": [\"mcp\", \"-C\", \"/home/you/project\"]}}}")]
 pub(super) struct Mcp {
     #[command(flatten)]
-    pub(super) new: NewSession,
+    pub(super) new: SessionArguments,
     /// Continue this recorded session, with the grants, the profile and the mode that it was made with.
     #[arg(long, value_name = "ID", conflicts_with_all = ["profile", "mode", "title"])]
     pub(super) session: Option<String>,
@@ -334,7 +334,7 @@ pub(super) struct Mcp {
   callgate tools
   callgate tools bash
   callgate tools --json | jq '.[].id'")]
-pub(super) struct Tools {
+pub(super) struct ToolsArguments {
     /// The workspace, whose tools are listed too if you trust it. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -359,7 +359,7 @@ pub(super) struct Tools {
   callgate skills
   callgate skills --json | jq '.left_out'
   callgate call skill '{\"name\": \"release-notes\"}'")]
-pub(super) struct Skills {
+pub(super) struct SkillsArguments {
     /// The workspace. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -379,7 +379,7 @@ pub(super) struct Skills {
   callgate trust --once .      for the next `run` or `call` there
   callgate trust --revoke .    no longer; also forgets approvals given for the project
   callgate trust --list")]
-pub(super) struct Trust {
+pub(super) struct TrustArguments {
     /// The project's directory.
     #[arg(required_unless_present = "list")]
     pub(super) dir: Option<PathBuf>,
@@ -460,7 +460,7 @@ pub(super) enum SessionAct {
   callgate session new
   callgate session new --title review --profile readonly -C ~/project
   callgate session new --write ../out --limit memory=2GiB --env DATABASE_URL")]
-    New(Box<NewSession>),
+    New(Box<SessionArguments>),
     /// List the sessions.
     #[command(after_help = "Examples:
   callgate session list
@@ -501,7 +501,7 @@ pub(super) enum SessionAct {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct NewSession {
+pub(super) struct SessionArguments {
     #[command(flatten)]
     pub(super) grants: Grants,
     #[command(flatten)]
@@ -514,7 +514,7 @@ pub(super) struct NewSession {
     pub(super) profile: Option<String>,
     /// Action on a call that no rule decides. Overrides the manifest.
     #[arg(long, value_name = "MODE")]
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<DefaultAction>,
 }
 
 #[derive(Debug, Args)]
@@ -548,7 +548,7 @@ pub(super) struct Prune {
 /// Action on a call that no rule decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Mode {
+pub(super) enum DefaultAction {
     /// Ask; with nobody to ask, deny.
     #[value(alias = "default")]
     Ask,
@@ -561,13 +561,13 @@ pub(super) enum Mode {
     Yolo,
 }
 
-impl From<Mode> for callgate_policy::mode::Mode {
-    fn from(mode: Mode) -> Self {
+impl From<DefaultAction> for callgate_policy::mode::Mode {
+    fn from(mode: DefaultAction) -> Self {
         match mode {
-            Mode::Ask => Self::Ask,
-            Mode::Allowlist => Self::Allowlist,
-            Mode::AutoEdit => Self::AutoEdit,
-            Mode::Yolo => Self::Yolo,
+            DefaultAction::Ask => Self::Ask,
+            DefaultAction::Allowlist => Self::Allowlist,
+            DefaultAction::AutoEdit => Self::AutoEdit,
+            DefaultAction::Yolo => Self::Yolo,
         }
     }
 }
@@ -586,25 +586,25 @@ pub(super) enum AgentHost {
 
 /// Whose a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum AskedBy {
+pub(super) enum CallOwner {
     /// A person's, who typed it.
     Person,
     /// A model's.
     Agent,
 }
 
-impl From<AskedBy> for callgate::AskedBy {
-    fn from(whose: AskedBy) -> Self {
+impl From<CallOwner> for callgate::AskedBy {
+    fn from(whose: CallOwner) -> Self {
         match whose {
-            AskedBy::Person => Self::Person,
-            AskedBy::Agent => Self::Agent,
+            CallOwner::Person => Self::Person,
+            CallOwner::Agent => Self::Agent,
         }
     }
 }
 
 /// Which strength to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Strength {
+pub(super) enum MeasuredStrength {
     /// Namespaces if the host has them.
     Best,
     /// Landlock and seccomp alone.
@@ -613,12 +613,12 @@ pub(super) enum Strength {
     Namespaces,
 }
 
-impl From<Strength> for StrengthChoice {
-    fn from(strength: Strength) -> Self {
+impl From<MeasuredStrength> for StrengthChoice {
+    fn from(strength: MeasuredStrength) -> Self {
         match strength {
-            Strength::Best => Self::Best,
-            Strength::Landlock => Self::Landlock,
-            Strength::Namespaces => Self::Namespaces,
+            MeasuredStrength::Best => Self::Best,
+            MeasuredStrength::Landlock => Self::Landlock,
+            MeasuredStrength::Namespaces => Self::Namespaces,
         }
     }
 }
@@ -643,8 +643,8 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) sessions: u32,
     /// Which strength to measure.
-    #[arg(long, value_enum, default_value_t = Strength::Best)]
-    pub(super) strength: Strength,
+    #[arg(long, value_enum, default_value_t = MeasuredStrength::Best)]
+    pub(super) strength: MeasuredStrength,
     /// Instead, measure `grep` and `glob` over a tree of 500 MB, compared with ripgrep (`rg`) if it is installed. Each runs at
     /// most ten times. The tree is made in TMPDIR, and removed.
     #[arg(long)]
@@ -687,7 +687,7 @@ pub(super) struct Man {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Attempt {
+pub(super) struct AttemptArguments {
     /// An act of the probe and its arguments; `--list` prints all.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) words: Vec<String>,

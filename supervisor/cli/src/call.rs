@@ -12,8 +12,8 @@ use callgate_policy::unit::parse_duration;
 use callgate_tools::database::CONTRACTS as DATABASES;
 use serde_json::Value;
 
-use super::arguments::Call;
-use super::exit::{self, Failure};
+use super::arguments::CallArguments;
+use super::exit::{self, CommandFailure};
 use super::prompt::AtTerminal;
 use super::session::Recorded;
 use super::show;
@@ -27,7 +27,7 @@ const BATCH_MAX: usize = 1000;
 /// Most bytes that they may take when they are parsed.
 const PARSED_MAX: usize = 256 * 1024 * 1024;
 
-pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
+pub(super) fn call(call: CallArguments, launcher: Launcher) -> Result<ExitCode, CommandFailure> {
     let recorded = call.session.as_deref().map(|id| Recorded::find(id, &call.grants)).transpose()?;
     let mut spec = show::spec(recorded.as_ref().map_or(&call.grants, Recorded::grants))?;
     spec.ceilings.extend(show::only_programs(&spec));
@@ -66,8 +66,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     spec.resume = recorded.as_ref().map(Recorded::id);
     spec.coercion = if call.coerce { Coercion::Lossless } else { Coercion::Off };
     if let Some(patience) = &call.approval_timeout {
-        spec.patience =
-            parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
+        spec.patience = parse_duration(patience)
+            .map_err(|e| CommandFailure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
     let (envelopes, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let session = Arc::new(supervisor.open(spec.clone()).await?);
@@ -113,8 +113,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     for mut envelope in envelopes {
         name_flags(&mut envelope);
         let text = if call.batch { serde_json::to_string(&envelope) } else { serde_json::to_string_pretty(&envelope) };
-        let text = text.map_err(|e| Failure::runtime(e.into()))?;
-        writeln!(std::io::stdout(), "{}", escaped_json(&text)).map_err(Failure::print("print the envelope"))?;
+        let text = text.map_err(|e| CommandFailure::runtime(e.into()))?;
+        writeln!(std::io::stdout(), "{}", escaped_json(&text)).map_err(CommandFailure::print("print the envelope"))?;
     }
     Ok(ExitCode::from(status))
 }
@@ -139,34 +139,34 @@ struct OfBatch {
 }
 
 /// The calls of a batch.
-fn batch() -> Result<Vec<(String, Value)>, Failure> {
+fn batch() -> Result<Vec<(String, Value)>, CommandFailure> {
     let text = standard_input("the calls")?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let calls = lines.map(|(number, line)| {
         let wrong = |why: String| {
             let expected = r#"{"tool": NAME, "arguments": {…}}"#;
-            Failure::Data(format!("line {} of the calls: {why}; each line is {expected}", number + 1))
+            CommandFailure::Data(format!("line {} of the calls: {why}; each line is {expected}", number + 1))
         };
         let call = json::parse(line.as_bytes(), PARSED_MAX).map_err(|e| wrong(e.to_string()))?;
         let OfBatch { tool, arguments } = serde_json::from_value(call).map_err(|e| wrong(e.to_string()))?;
         Ok((tool, arguments.unwrap_or_else(|| serde_json::json!({}))))
     });
-    let calls = calls.take(BATCH_MAX + 1).collect::<Result<Vec<_>, Failure>>()?;
+    let calls = calls.take(BATCH_MAX + 1).collect::<Result<Vec<_>, CommandFailure>>()?;
     match calls.len() {
-        0 => Err(Failure::Data("there is no call on standard input".to_owned())),
-        count if count > BATCH_MAX => Err(Failure::Data(format!("a batch has at most {BATCH_MAX} calls"))),
+        0 => Err(CommandFailure::Data("there is no call on standard input".to_owned())),
+        count if count > BATCH_MAX => Err(CommandFailure::Data(format!("a batch has at most {BATCH_MAX} calls"))),
         _ => Ok(calls),
     }
 }
 
-fn standard_input(what: &str) -> Result<String, Failure> {
+fn standard_input(what: &str) -> Result<String, CommandFailure> {
     let mut text = String::new();
     std::io::stdin()
         .take(ARGUMENTS_MAX + 1)
         .read_to_string(&mut text)
-        .map_err(|e| Failure::Data(format!("{what} on standard input: {e}")))?;
+        .map_err(|e| CommandFailure::Data(format!("{what} on standard input: {e}")))?;
     if text.len() as u64 > ARGUMENTS_MAX {
-        return Err(Failure::Data(format!(
+        return Err(CommandFailure::Data(format!(
             "{what} on standard input are longer than {} MiB; write large files in parts, or with bash",
             ARGUMENTS_MAX / (1024 * 1024)
         )));
@@ -174,9 +174,10 @@ fn standard_input(what: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn arguments(given: &str) -> Result<Value, Failure> {
+fn arguments(given: &str) -> Result<Value, CommandFailure> {
     let text = if given == "-" { standard_input("the arguments")? } else { given.to_owned() };
-    json::parse(text.as_bytes(), PARSED_MAX).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
+    json::parse(text.as_bytes(), PARSED_MAX)
+        .map_err(|e| CommandFailure::Data(format!("the arguments are not JSON: {e}")))
 }
 
 fn status(envelope: &ResultEnvelope) -> u8 {

@@ -24,7 +24,7 @@ pub(super) const TIMEOUT: u8 = 124;
 
 /// Reason why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     /// Something typed is wrong.
     #[error("{0}")]
     Usage(String),
@@ -62,7 +62,7 @@ pub(super) enum Failure {
     Runtime(#[source] io::Error),
 }
 
-impl From<DoctorError> for Failure {
+impl From<DoctorError> for CommandFailure {
     fn from(error: DoctorError) -> Self {
         match error {
             DoctorError::Open(open) => Self::Open(open),
@@ -77,13 +77,13 @@ impl From<DoctorError> for Failure {
     }
 }
 
-impl From<callgate::HostError> for Failure {
+impl From<callgate::HostError> for CommandFailure {
     fn from(error: callgate::HostError) -> Self {
         Self::Open(OpenError::Host(error))
     }
 }
 
-impl Failure {
+impl CommandFailure {
     pub(super) fn runtime(source: io::Error) -> Self {
         Self::Runtime(source)
     }

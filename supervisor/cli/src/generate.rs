@@ -11,27 +11,27 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::arguments::{Arguments, Completions, Man};
-use super::exit::Failure;
+use super::exit::CommandFailure;
 
-pub(super) fn completions(completions: &Completions) -> Result<ExitCode, Failure> {
+pub(super) fn completions(completions: &Completions) -> Result<ExitCode, CommandFailure> {
     let mut script = Vec::new();
     // Into memory first: the generator panics if it cannot write, and `| head` is no reason to.
     clap_complete::generate(completions.shell, &mut Arguments::command(), "callgate", &mut script);
     print(&script)
 }
 
-pub(super) fn man(man: &Man) -> Result<ExitCode, Failure> {
+pub(super) fn man(man: &Man) -> Result<ExitCode, CommandFailure> {
     match &man.directory {
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Arguments::command())
                 .render(&mut page)
-                .map_err(Failure::io("make the manual page"))?;
+                .map_err(CommandFailure::io("make the manual page"))?;
             print(&page)
         }
         Some(directory) => {
             write_all(directory)
-                .map_err(Failure::named(format!("write the manual pages into {}", directory.display())))?;
+                .map_err(CommandFailure::named(format!("write the manual pages into {}", directory.display())))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -80,8 +80,8 @@ fn make(directory: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
+fn print(bytes: &[u8]) -> Result<ExitCode, CommandFailure> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::print("print it"))?;
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(CommandFailure::print("print it"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use callgate::shown::{escaped, escaped_json};
 
 /// Without `--log`: what somebody should know, and nobody asked for. What is wrong with a message of a client is in its answer.
@@ -18,21 +18,21 @@ const DEFAULT: &str = "warn,rmcp=off";
 ///
 /// # Errors
 /// What was typed is neither a level nor a filter.
-pub(super) fn start(filter: Option<&str>, json: bool) -> Result<(), Failure> {
+pub(super) fn start(filter: Option<&str>, json: bool) -> Result<(), CommandFailure> {
     let filter = parse(filter.unwrap_or(DEFAULT))?;
     let events = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     let started = if json {
-        tracing::subscriber::set_global_default(events.with_writer(move || Lines { json }).json().finish())
+        tracing::subscriber::set_global_default(events.with_writer(move || EventWriter { json }).json().finish())
     } else {
-        let plain = events.with_writer(move || Lines { json }).without_time().with_target(false);
+        let plain = events.with_writer(move || EventWriter { json }).without_time().with_target(false);
         tracing::subscriber::set_global_default(plain.finish())
     };
-    started.map_err(|e| Failure::runtime(io::Error::other(e)))
+    started.map_err(|e| CommandFailure::runtime(io::Error::other(e)))
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, Failure> {
+fn parse(filter: &str) -> Result<EnvFilter, CommandFailure> {
     let wrong = |reason: String| {
-        Failure::Usage(format!("--log {filter}: {reason}; levels are off, error, warn, info, debug and trace"))
+        CommandFailure::Usage(format!("--log {filter}: {reason}; levels are off, error, warn, info, debug and trace"))
     };
     // A word alone that is no level would be taken for a module of which everything is wanted.
     for part in filter.split(',') {
@@ -44,11 +44,11 @@ fn parse(filter: &str) -> Result<EnvFilter, Failure> {
 }
 
 /// Writes one event at a time, as one line.
-struct Lines {
+struct EventWriter {
     json: bool,
 }
 
-impl Write for Lines {
+impl Write for EventWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -80,7 +80,7 @@ mod tests {
             assert!(parse(good).is_ok(), "{good}");
         }
         for bad in ["verbose", "warn,loud", "callgate=loud", ""] {
-            let Err(Failure::Usage(said)) = parse(bad) else { unreachable!("{bad} is taken") };
+            let Err(CommandFailure::Usage(said)) = parse(bad) else { unreachable!("{bad} is taken") };
             assert!(said.contains("levels are off, error, warn"), "{said}");
         }
     }

@@ -29,7 +29,7 @@ use callgate::{Ahead, LAUNCHER_NAME, Launcher};
 use clap::{CommandFactory as _, Parser as _};
 
 use self::arguments::{Arguments, Command, Doctor};
-use self::exit::Failure;
+use self::exit::CommandFailure;
 
 fn main() -> ExitCode {
     if std::env::args_os().next().as_deref() == Some(OsStr::new(LAUNCHER_NAME)) {
@@ -54,7 +54,7 @@ fn start_ahead() -> Option<Ahead> {
     (command == "run" || command == "call").then(Launcher::ahead)?.ok()
 }
 
-fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Failure> {
+fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, CommandFailure> {
     let json = arguments.json;
     match arguments.command {
         Command::Run(run) => run::run(run, Launcher::here(ahead), json),

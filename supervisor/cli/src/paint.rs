@@ -11,14 +11,14 @@ pub(super) fn stdout() -> anstream::AutoStream<std::io::StdoutLock<'static>> {
 
 /// A word that says how something stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Word {
+pub(super) enum PaintedWord {
     Good(&'static str),
     Bad(&'static str),
     Warn(&'static str),
     Dim(&'static str),
 }
 
-impl Word {
+impl PaintedWord {
     fn style(self) -> Style {
         match self {
             Self::Good(_) => AnsiColor::Green.on_default(),
@@ -35,7 +35,7 @@ impl Word {
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for PaintedWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let style = self.style();
         // The width is the text's: escapes take no room on a terminal.

@@ -13,8 +13,8 @@ use callgate_worker::protocol::ProgramEnd;
 use rustix::fs::FileType;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::Run;
-use super::exit::Failure;
+use super::arguments::RunArguments;
+use super::exit::CommandFailure;
 use super::session::Recorded;
 use super::supervisor::supervise_with;
 use super::terminal::{Outer, Relay};
@@ -31,7 +31,7 @@ const PASSED_ON: [SignalKind; 6] = [
     SignalKind::user_defined2(),
 ];
 
-pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn run(run: RunArguments, launcher: Launcher, json: bool) -> Result<ExitCode, CommandFailure> {
     let recorded = run.session.as_deref().map(|id| Recorded::find(id, &run.grants)).transpose()?;
     let mut spec = show::spec(recorded.as_ref().map_or(&run.grants, Recorded::grants))?;
     if let Some(profile) = recorded.as_ref().and_then(Recorded::profile) {
@@ -55,10 +55,10 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
         let session = supervisor.open(spec).await?;
         show::tell_warnings(&session);
         // Before the command runs, so that none is lost between.
-        let mut signals = Signals::listen().map_err(Failure::runtime)?;
+        let mut signals = PassedSignals::listen().map_err(CommandFailure::runtime)?;
         let (stdio, relay) = match outer {
             Some(outer) => outer.lend(&session).map(|(stdio, relay)| (stdio, Some(relay)))?,
-            None => (Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?, None),
+            None => (Stdio::inherit().map_err(CommandFailure::io("take over standard input, output and error"))?, None),
         };
         let program = session.spawn(&run.argv, stdio).await.inspect_err(|_| tell_not_shared(&session, &run.argv))?;
         let end = wait(&program, &mut signals, relay).await?;
@@ -83,17 +83,17 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
 /// A descriptor of a directory is a way into it that no rule of ours names: fchmod(2) on it works under Landlock, and it
 /// leads out of a mount namespace. A stream that is closed needs no check: Rust opens /dev/null in its place at start, so
 /// nothing that is opened later can take its number.
-fn refuse_directories() -> Result<(), Failure> {
+fn refuse_directories() -> Result<(), CommandFailure> {
     let streams = [
         ("input", std::io::stdin().as_fd().try_clone_to_owned()),
         ("output", std::io::stdout().as_fd().try_clone_to_owned()),
         ("error", std::io::stderr().as_fd().try_clone_to_owned()),
     ];
     for (name, stream) in streams {
-        let look = || Failure::io(format!("look at standard {name}"));
+        let look = || CommandFailure::io(format!("look at standard {name}"));
         let stat = rustix::fs::fstat(stream.map_err(look())?).map_err(|e| look()(e.into()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "standard {name} is a directory, which would lead the command past its grants; redirect a file"
             )));
         }
@@ -101,7 +101,11 @@ fn refuse_directories() -> Result<(), Failure> {
     Ok(())
 }
 
-async fn wait(program: &Program, signals: &mut Signals, mut relay: Option<Relay>) -> Result<ProgramEnd, Failure> {
+async fn wait(
+    program: &Program,
+    signals: &mut PassedSignals,
+    mut relay: Option<Relay>,
+) -> Result<ProgramEnd, CommandFailure> {
     let held = relay.as_mut().and_then(Relay::take_end);
     let mut copying = relay.is_some();
     let mut copied = std::pin::pin!(async {
@@ -127,9 +131,9 @@ async fn wait(program: &Program, signals: &mut Signals, mut relay: Option<Relay>
     Ok(end)
 }
 
-struct Signals(Vec<(i32, tokio::signal::unix::Signal)>);
+struct PassedSignals(Vec<(i32, tokio::signal::unix::Signal)>);
 
-impl Signals {
+impl PassedSignals {
     fn listen() -> std::io::Result<Self> {
         PASSED_ON.iter().map(|kind| Ok((kind.as_raw_value(), signal(*kind)?))).collect::<std::io::Result<_>>().map(Self)
     }
@@ -148,7 +152,7 @@ impl Signals {
 }
 
 /// Opened before the command runs: a result that cannot be written is a reason not to start.
-fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
+fn status_target(run: &RunArguments) -> Result<Option<std::fs::File>, CommandFailure> {
     if let Some(path) = &run.status {
         // Never through a link: an earlier call may have planted one where this was expected (A21).
         let file = std::fs::File::options()
@@ -157,12 +161,12 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
             .truncate(true)
             .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed())
             .open(path)
-            .map_err(Failure::named(format!("create {}", path.display())))?;
+            .map_err(CommandFailure::named(format!("create {}", path.display())))?;
         return Ok(Some(file));
     }
     let Some(number) = run.status_fd else { return Ok(None) };
     let fd: OwnedFd = callgate_worker::sys::fd::inherited(number)
-        .map_err(|e| Failure::Usage(format!("--status-fd {number}: {e}")))?;
+        .map_err(|e| CommandFailure::Usage(format!("--status-fd {number}: {e}")))?;
     Ok(Some(fd.into()))
 }
 
@@ -222,9 +226,9 @@ fn tell_refused(envelope: &ResultEnvelope) {
     tell(&lines.map(|note| format!("callgate: {note}\n")).collect::<String>());
 }
 
-fn report(envelope: &ResultEnvelope, mut file: std::fs::File) -> Result<(), Failure> {
-    let text = serde_json::to_string(envelope).map_err(|e| Failure::runtime(e.into()))?;
-    file.write_all(escaped_json(&format!("{text}\n")).as_bytes()).map_err(Failure::io("write the status"))
+fn report(envelope: &ResultEnvelope, mut file: std::fs::File) -> Result<(), CommandFailure> {
+    let text = serde_json::to_string(envelope).map_err(|e| CommandFailure::runtime(e.into()))?;
+    file.write_all(escaped_json(&format!("{text}\n")).as_bytes()).map_err(CommandFailure::io("write the status"))
 }
 
 /// The command's own, or 128 and the signal's number, as a shell has it.

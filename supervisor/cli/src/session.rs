@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::arguments::{Grants, Mode, NewSession, Offer, Prune, SessionAct};
-use super::exit::Failure;
-use super::paint::{self, Word};
+use super::arguments::{DefaultAction, Grants, Offer, Prune, SessionAct, SessionArguments};
+use super::exit::CommandFailure;
+use super::paint::{self, PaintedWord};
 use super::show;
 use super::supervisor::{forked, supervise_with};
 
@@ -24,12 +24,12 @@ use super::supervisor::{forked, supervise_with};
 struct Settings {
     grants: Grants,
     profile: Option<String>,
-    mode: Option<Mode>,
+    mode: Option<DefaultAction>,
     offer: Offer,
 }
 
 impl Settings {
-    fn spec(&self) -> Result<SessionSpec, Failure> {
+    fn spec(&self) -> Result<SessionSpec, CommandFailure> {
         let mut spec = show::spec(&self.grants)?;
         spec.ceilings.extend(show::only_programs(&spec));
         spec.profile = show::profile(self.profile.as_deref(), &spec)?;
@@ -48,16 +48,16 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// `typed` are the grants that were given beside its id.
-    pub(super) fn find(id: &str, typed: &Grants) -> Result<Self, Failure> {
+    pub(super) fn find(id: &str, typed: &Grants) -> Result<Self, CommandFailure> {
         if *typed != Grants::default() {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "--session takes its grants from `callgate session new`, so none can be given with it".to_owned(),
             ));
         }
         let store = Store::of_user()?;
         let record = store.session(id)?;
         let settings = serde_json::from_value(record.settings.clone()).map_err(|error| {
-            Failure::Data(format!("session {} was not made by `callgate session new`: {error}", record.id))
+            CommandFailure::Data(format!("session {} was not made by `callgate session new`: {error}", record.id))
         })?;
         Ok(Self { store, record, settings })
     }
@@ -74,7 +74,7 @@ impl Recorded {
         self.settings.profile.as_deref()
     }
 
-    pub(super) fn mode(&self) -> Option<Mode> {
+    pub(super) fn mode(&self) -> Option<DefaultAction> {
         self.settings.mode
     }
 
@@ -83,7 +83,7 @@ impl Recorded {
     }
 
     /// For the session again.
-    pub(super) fn spec(&self) -> Result<SessionSpec, Failure> {
+    pub(super) fn spec(&self) -> Result<SessionSpec, CommandFailure> {
         self.settings.spec()
     }
 
@@ -92,7 +92,7 @@ impl Recorded {
     }
 }
 
-pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, CommandFailure> {
     let text = match act {
         SessionAct::New(new) => {
             let record = make(*new)?;
@@ -130,18 +130,18 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
             if json { format!("{}\n", json!(gone)) } else { lines.collect() }
         }
     };
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the session"))?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(CommandFailure::print("print the session"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Settings that a session is to be made with.
-pub(super) struct Kept {
+pub(super) struct KeptSettings {
     settings: Settings,
     title: Option<String>,
 }
 
-impl Kept {
-    pub(super) fn of(new: NewSession) -> Result<Self, Failure> {
+impl KeptSettings {
+    pub(super) fn of(new: SessionArguments) -> Result<Self, CommandFailure> {
         let settings = Settings {
             grants: lasting(new.grants)?,
             profile: new.profile.map(absolute_profile).transpose()?,
@@ -152,18 +152,18 @@ impl Kept {
     }
 
     /// For a session that keeps how it was made.
-    pub(super) fn spec(self) -> Result<SessionSpec, Failure> {
+    pub(super) fn spec(self) -> Result<SessionSpec, CommandFailure> {
         let mut spec = self.settings.spec()?;
         spec.title = self.title;
         spec.settings = serde_json::to_value(&self.settings)
-            .map_err(|error| Failure::Usage(format!("the grants cannot be kept: {error}")))?;
+            .map_err(|error| CommandFailure::Usage(format!("the grants cannot be kept: {error}")))?;
         Ok(spec)
     }
 }
 
 /// Makes a session. It is opened once: what is wrong with its grants is reported now.
-pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
-    let mut spec = Kept::of(new)?.spec()?;
+pub(super) fn make(new: SessionArguments) -> Result<SessionRecord, CommandFailure> {
+    let mut spec = KeptSettings::of(new)?.spec()?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
     spec.asked_by = AskedBy::Person;
     let store = Store::of_user()?;
@@ -176,28 +176,28 @@ pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
 }
 
 /// These grants from wherever the next command is started, without secrets.
-pub(super) fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
-    let absolute = |path: &mut PathBuf| -> Result<(), Failure> {
-        *path = std::path::absolute(&path).map_err(Failure::named(format!("find {}", path.display())))?;
+pub(super) fn lasting(mut grants: Grants) -> Result<Grants, CommandFailure> {
+    let absolute = |path: &mut PathBuf| -> Result<(), CommandFailure> {
+        *path = std::path::absolute(&path).map_err(CommandFailure::named(format!("find {}", path.display())))?;
         Ok(())
     };
     // By what it is now: a link that is put in its way later leads nowhere else.
     let workspace = grants.workspace.take().unwrap_or_else(|| PathBuf::from("."));
-    let named = Failure::named(format!("use {} as the workspace", workspace.display()));
+    let named = CommandFailure::named(format!("use {} as the workspace", workspace.display()));
     grants.workspace = Some(std::fs::canonicalize(&workspace).map_err(named)?);
     let paths = [&mut grants.read, &mut grants.write, &mut grants.root, &mut grants.ad_hoc];
     paths.into_iter().flatten().chain(&mut grants.manifest).chain(&mut grants.user_data).try_for_each(absolute)?;
     for program in grants.exec.iter_mut().filter(|program| program.contains('/') && !program.starts_with('{')) {
-        let path = std::path::absolute(&*program).map_err(Failure::named(format!("find {program}")))?;
+        let path = std::path::absolute(&*program).map_err(CommandFailure::named(format!("find {program}")))?;
         *program = path
             .into_os_string()
             .into_string()
-            .map_err(|_bytes| Failure::Usage(format!("--exec {program}: it is not text")))?;
+            .map_err(|_bytes| CommandFailure::Usage(format!("--exec {program}: it is not text")))?;
     }
     let secret =
         grants.env.iter().filter_map(|variable| variable.split_once('=')).find(|(name, _)| is_secret_name(name));
     if let Some((name, _)) = secret {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "--env {name}=…: the name looks like a secret's, and grants are kept on disk; give --env {name} alone, which takes \
              the value from your environment each time"
         )));
@@ -205,22 +205,25 @@ pub(super) fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     Ok(grants)
 }
 
-pub(super) fn absolute_profile(profile: String) -> Result<String, Failure> {
+pub(super) fn absolute_profile(profile: String) -> Result<String, CommandFailure> {
     if !profile.contains('/') && !profile.ends_with(".yaml") && !profile.ends_with(".yml") {
         return Ok(profile);
     }
-    let path = std::path::absolute(&profile).map_err(Failure::named(format!("find {profile}")))?;
-    path.into_os_string().into_string().map_err(|_bytes| Failure::Usage(format!("--profile {profile}: it is not text")))
+    let path = std::path::absolute(&profile).map_err(CommandFailure::named(format!("find {profile}")))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_bytes| CommandFailure::Usage(format!("--profile {profile}: it is not text")))
 }
 
-fn retention(prune: &Prune) -> Result<Retention, Failure> {
+fn retention(prune: &Prune) -> Result<Retention, CommandFailure> {
     let mut keep = Retention::default();
     if let Some(age) = &prune.older_than {
-        keep = keep.age(parse_age(age).map_err(|error| Failure::Usage(format!("--older-than {age}: {error}")))?);
+        keep = keep.age(parse_age(age).map_err(|error| CommandFailure::Usage(format!("--older-than {age}: {error}")))?);
     }
     if let Some(size) = &prune.keep_size {
-        keep = keep
-            .bytes(ByteSize::parse(size).map_err(|error| Failure::Usage(format!("--keep-size {size}: {error}")))?.0);
+        keep = keep.bytes(
+            ByteSize::parse(size).map_err(|error| CommandFailure::Usage(format!("--keep-size {size}: {error}")))?.0,
+        );
     }
     Ok(keep)
 }
@@ -246,11 +249,11 @@ fn whole(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecord
 }
 
 /// Everything: the session, its calls, and its events as they are replayed.
-fn export(id: &str) -> Result<ExitCode, Failure> {
+fn export(id: &str) -> Result<ExitCode, CommandFailure> {
     let store = Store::of_user()?;
     let record = store.session(id)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let printed = || Failure::print("print the session");
+    let printed = || CommandFailure::print("print the session");
     let head = json!({ "format": 1, "session": whole(&record, &store.children(&record)?, &store.calls(&record)?) })
         .to_string();
     write!(out, "{},\"events\":[", &head[..head.len() - 1]).map_err(printed())?;
@@ -264,16 +267,17 @@ fn export(id: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn replay(id: &str, results: bool) -> Result<ExitCode, Failure> {
+fn replay(id: &str, results: bool) -> Result<ExitCode, CommandFailure> {
     let store = Store::of_user()?;
     let record = store.session(id)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let printed = || Failure::print("print the events");
+    let printed = || CommandFailure::print("print the events");
     store.replay(&record, |event| match (results, event.envelope()) {
         (false, _) => writeln!(out, "{event}").map_err(printed()),
         (true, None) => Ok(()),
         (true, Some(envelope)) => {
-            let text = serde_json::to_string_pretty(&envelope).map_err(|error| Failure::runtime(error.into()))?;
+            let text =
+                serde_json::to_string_pretty(&envelope).map_err(|error| CommandFailure::runtime(error.into()))?;
             writeln!(out, "{text}").map_err(printed())
         }
     })?;
@@ -281,9 +285,9 @@ fn replay(id: &str, results: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(sessions: &[SessionRecord]) -> Result<ExitCode, Failure> {
+fn list(sessions: &[SessionRecord]) -> Result<ExitCode, CommandFailure> {
     let mut out = paint::stdout();
-    let printed = || Failure::print("print the sessions");
+    let printed = || CommandFailure::print("print the sessions");
     if sessions.is_empty() {
         writeln!(out, "There are no sessions. To make one: callgate session new").map_err(printed())?;
     }
@@ -305,7 +309,11 @@ fn list(sessions: &[SessionRecord]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecord]) -> Result<ExitCode, Failure> {
+fn people(
+    record: &SessionRecord,
+    children: &[SessionRecord],
+    calls: &[CallRecord],
+) -> Result<ExitCode, CommandFailure> {
     let mut out = paint::stdout();
     let mut text = || -> std::io::Result<()> {
         writeln!(out, "{}  {}  {}", record.id, state(record), title(record))?;
@@ -332,14 +340,16 @@ fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecor
         }
         for call in calls {
             let (word, what) = match (call.outcome.as_deref(), call.waiting.is_some()) {
-                (Some("succeeded"), _) => (Word::Good("ok"), String::new()),
-                (Some("cancelled"), _) => (Word::Warn("cancelled"), String::new()),
+                (Some("succeeded"), _) => (PaintedWord::Good("ok"), String::new()),
+                (Some("cancelled"), _) => (PaintedWord::Warn("cancelled"), String::new()),
                 (Some(_), _) => {
                     let why = call.result.as_ref().and_then(|result| result.error_text.clone()).unwrap_or_default();
-                    (Word::Bad("failed"), why)
+                    (PaintedWord::Bad("failed"), why)
                 }
-                (None, true) => (Word::Warn("waits"), format!("for {}", call.waiting.as_deref().unwrap_or_default())),
-                (None, false) => (Word::Dim("runs"), String::new()),
+                (None, true) => {
+                    (PaintedWord::Warn("waits"), format!("for {}", call.waiting.as_deref().unwrap_or_default()))
+                }
+                (None, false) => (PaintedWord::Dim("runs"), String::new()),
             };
             let arguments = shortened(&call.arguments.to_string(), 60);
             let took = call.result.as_ref().map(|result| format!("{} ms", result.metadata.duration_ms));
@@ -356,7 +366,7 @@ fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecor
         }
         Ok(())
     };
-    text().map_err(Failure::print("print the session"))?;
+    text().map_err(CommandFailure::print("print the session"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -365,16 +375,16 @@ fn minute(time: &str) -> String {
     time.get(..16).unwrap_or(time).replace('T', " ")
 }
 
-fn state(record: &SessionRecord) -> Word {
+fn state(record: &SessionRecord) -> PaintedWord {
     match record.state {
-        SessionState::Idle if record.is_open => Word::Good("open"),
-        SessionState::Idle => Word::Good("idle"),
-        SessionState::Busy => Word::Warn("busy"),
-        SessionState::WaitingOnApproval => Word::Warn("waiting on approval"),
-        SessionState::WaitingOnUserInput => Word::Warn("waiting on an answer"),
-        SessionState::Error => Word::Bad("halted"),
-        SessionState::Closed => Word::Dim("closed"),
-        _ => Word::Dim("unknown"),
+        SessionState::Idle if record.is_open => PaintedWord::Good("open"),
+        SessionState::Idle => PaintedWord::Good("idle"),
+        SessionState::Busy => PaintedWord::Warn("busy"),
+        SessionState::WaitingOnApproval => PaintedWord::Warn("waiting on approval"),
+        SessionState::WaitingOnUserInput => PaintedWord::Warn("waiting on an answer"),
+        SessionState::Error => PaintedWord::Bad("halted"),
+        SessionState::Closed => PaintedWord::Dim("closed"),
+        _ => PaintedWord::Dim("unknown"),
     }
 }
 

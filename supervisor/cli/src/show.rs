@@ -17,13 +17,13 @@ use callgate_policy::profile::{Profile, ProfileName};
 use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 
 use super::arguments::{Grants, Offer};
-use super::exit::Failure;
+use super::exit::CommandFailure;
 
 /// The flag that can name a file to come.
 const WRITE: &str = "--write";
 
 /// Specification of the session, from the grants that were typed.
-pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
+pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, CommandFailure> {
     let workspace = match &grants.workspace {
         Some(dir) => dir.clone(),
         // Not by its name, which may lead elsewhere by the time that it is looked up.
@@ -40,12 +40,12 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     spec.user_tools = callgate::user_settings();
     spec.agent_endpoint = Some(Arc::new(callgate_mcp::Agents));
     for limit in &grants.limit {
-        spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
+        spec.limits.set(limit).map_err(|e| CommandFailure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }
     for variable in &grants.env {
         match variable.split_once('=') {
             _ if variable.starts_with('=') || variable.is_empty() => {
-                return Err(Failure::Usage(format!("--env {variable:?}: a variable has a name")));
+                return Err(CommandFailure::Usage(format!("--env {variable:?}: a variable has a name")));
             }
             Some((name, value)) => drop(spec.env.set.insert(name.to_owned(), value.to_owned())),
             None => spec.env.pass.push(variable.clone()),
@@ -119,7 +119,7 @@ pub(super) fn only_programs(spec: &SessionSpec) -> Option<(Source, Ceiling)> {
 
 /// The profile that was typed, or else the manifest's. What was read when the project was found trusted is not read again: by
 /// now it could be something else.
-pub(super) fn profile(typed: Option<&str>, spec: &SessionSpec) -> Result<Option<Profile>, Failure> {
+pub(super) fn profile(typed: Option<&str>, spec: &SessionSpec) -> Result<Option<Profile>, CommandFailure> {
     let Some(typed) = typed else {
         return match &spec.profile {
             Some(profile) => Ok(Some(profile.clone())),
@@ -129,28 +129,32 @@ pub(super) fn profile(typed: Option<&str>, spec: &SessionSpec) -> Result<Option<
     match ProfileName::parse(typed) {
         Some(ProfileName::File(path)) => match profile::read(Path::new(&path)) {
             Err(ProfileError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Err(Failure::named(format!("read the profile {}", path.display()))(source))
+                Err(CommandFailure::named(format!("read the profile {}", path.display()))(source))
             }
             read => Ok(Some(read.map_err(OpenError::from)?)),
         },
         Some(name) => Ok(name.built_in()),
-        None => Err(Failure::Usage(format!(
+        None => Err(CommandFailure::Usage(format!(
             "there is no profile {typed:?}; there are {}, and files that end in .yaml",
             Profile::NAMES.join(", ")
         ))),
     }
 }
 
-fn manifest(file: &Path) -> Result<Manifest, Failure> {
+fn manifest(file: &Path) -> Result<Manifest, CommandFailure> {
     use std::io::ErrorKind::{InvalidData, Other};
     let failed = |e: std::io::Error| {
         let unfit = matches!(e.kind(), InvalidData | Other);
         let name = file.display();
-        if unfit { Failure::Data(format!("{name}: {e}")) } else { Failure::named(format!("open {name}"))(e) }
+        if unfit {
+            CommandFailure::Data(format!("{name}: {e}"))
+        } else {
+            CommandFailure::named(format!("open {name}"))(e)
+        }
     };
     trust::read_manifest(file).map_err(|e| {
         let text = e.to_string();
-        if let TrustError::Read { source, .. } = e { failed(source) } else { Failure::Data(text) }
+        if let TrustError::Read { source, .. } = e { failed(source) } else { CommandFailure::Data(text) }
     })
 }
 
@@ -165,7 +169,7 @@ pub(super) enum Trust {
 
 /// Specification with what the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word
 /// about it (X1-35).
-pub(super) fn of_directory(workspace: PathBuf, trust: Trust) -> Result<SessionSpec, Failure> {
+pub(super) fn of_directory(workspace: PathBuf, trust: Trust) -> Result<SessionSpec, CommandFailure> {
     // Where there is no home there is nothing trusted, which matters only where there is something to trust.
     let list = match TrustList::of_user() {
         Ok(list) => list,
@@ -202,13 +206,13 @@ pub(super) fn of_directory(workspace: PathBuf, trust: Trust) -> Result<SessionSp
 }
 
 /// A path that is typed means itself, and all beneath it if it is a directory.
-fn paths(given: &[PathBuf], flag: &str, typed: &mut Vec<TypedPath>) -> Result<Vec<PathTemplate>, Failure> {
+fn paths(given: &[PathBuf], flag: &str, typed: &mut Vec<TypedPath>) -> Result<Vec<PathTemplate>, CommandFailure> {
     given.iter().map(|path| self::path(path, flag, typed)).collect()
 }
 
-fn path(path: &Path, flag: &str, typed: &mut Vec<TypedPath>) -> Result<PathTemplate, Failure> {
+fn path(path: &Path, flag: &str, typed: &mut Vec<TypedPath>) -> Result<PathTemplate, CommandFailure> {
     let act = format!("{flag} {}", path.display());
-    let named = |why: &str| Failure::Usage(format!("{flag} {}: {why}", path.display()));
+    let named = |why: &str| CommandFailure::Usage(format!("{flag} {}: {why}", path.display()));
     refuse_strangers(&act, path)?;
     let mut real = |path: &Path| -> std::io::Result<PathBuf> {
         let followed = TypedPath::follow(path)?;
@@ -243,14 +247,14 @@ fn to_come(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((directory.unwrap_or(Path::new(".")), name))
 }
 
-fn hosts(given: &[String]) -> Result<Vec<HostPattern>, Failure> {
+fn hosts(given: &[String]) -> Result<Vec<HostPattern>, CommandFailure> {
     given
         .iter()
-        .map(|host| HostPattern::parse(host).map_err(|e| Failure::Usage(format!("--net {host}: {e}"))))
+        .map(|host| HostPattern::parse(host).map_err(|e| CommandFailure::Usage(format!("--net {host}: {e}"))))
         .collect()
 }
 
-fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, Failure> {
+fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, CommandFailure> {
     given
         .iter()
         .map(|name| {
@@ -261,14 +265,14 @@ fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, Failure> {
 }
 
 /// A name, a path that means itself, or with `/**` behind it all that lies below it.
-fn program(name: &str) -> Result<Program, Failure> {
-    let named = |e: &dyn std::fmt::Display| Failure::Usage(format!("--exec {name}: {e}"));
+fn program(name: &str) -> Result<Program, CommandFailure> {
+    let named = |e: &dyn std::fmt::Display| CommandFailure::Usage(format!("--exec {name}: {e}"));
     let parse = |name: &str| Program::parse(name).map_err(|e| named(&e));
     if name.starts_with('{') || !name.contains('/') {
         return parse(name);
     }
     let (path, is_tree) = name.strip_suffix("/**").map_or((name, false), |directory| (directory, true));
-    let here = std::env::current_dir().map_err(Failure::io("find the current directory"))?;
+    let here = std::env::current_dir().map_err(CommandFailure::io("find the current directory"))?;
     let path = normalize(&here.into(), &path.into()).map_err(|e| named(&e))?;
     match is_tree {
         // All programs, which has a spelling of its own.

@@ -9,19 +9,19 @@ use callgate_policy::plan::Calls;
 use serde_json::json;
 
 use super::arguments;
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::show;
 use super::supervisor::{forked, supervise};
 use callgate::shown::{escaped, escaped_json};
 
-pub(super) fn skills(arguments: &arguments::Skills, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn skills(arguments: &arguments::SkillsArguments, json: bool) -> Result<ExitCode, CommandFailure> {
     let workspace = arguments.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
     let mut spec = show::of_directory(workspace, show::Trust::LookedAt)?;
     (spec.calls, spec.asked_by) = (Calls::Many, AskedBy::Person);
     spec.user_tools = user_settings();
     let skills = supervise(forked()?, async |supervisor| Ok(supervisor.open(spec).await?.skills().await?.clone()))?;
     let text = if json { escaped_json(&format!("{}\n", json!(skills))) } else { people(&skills) };
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the skills"))?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(CommandFailure::print("print the skills"))?;
     if !json {
         for left_out in &skills.left_out {
             let (path, why) = (escaped(&left_out.path.to_string()), escaped(&left_out.why));

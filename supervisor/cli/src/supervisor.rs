@@ -6,10 +6,10 @@ use std::time::Duration;
 use callgate::{ConfineError, Launcher, OpenError, Store, Supervisor, close_process};
 use callgate_worker::protocol::Leftover;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 
 /// A launcher of its own process, for commands that open many sessions.
-pub(super) fn forked() -> Result<Launcher, Failure> {
+pub(super) fn forked() -> Result<Launcher, CommandFailure> {
     Ok(Launcher::fork().map_err(OpenError::from)?)
 }
 
@@ -17,8 +17,8 @@ pub(super) fn forked() -> Result<Launcher, Failure> {
 /// from which brokers are forked.
 pub(super) fn supervise<T>(
     launcher: Launcher,
-    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(Supervisor) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     supervise_with(None, launcher, work)
 }
 
@@ -29,15 +29,16 @@ const STUCK: Duration = Duration::from_secs(5);
 pub(super) fn supervise_with<T>(
     store: Option<Store>,
     launcher: Launcher,
-    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(Supervisor) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     close_process().map_err(|failed| OpenError::Confine(ConfineError::Refused(failed)))?;
     let mut builder = Supervisor::builder().launcher(launcher.clone());
     if let Some(store) = store {
         builder = builder.store(store);
     }
     let supervisor = builder.build()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandFailure::runtime)?;
     let done = runtime.block_on(work(supervisor));
     // With it all that was left of sessions: they end. A thread that is stuck in a write which nobody reads holds nobody up.
     runtime.shutdown_timeout(STUCK);

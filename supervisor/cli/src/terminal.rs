@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 
 /// How long a job in the background waits before it looks whether it has been brought to the foreground: a shell's `fg`
 /// tells a job that was not stopped nothing.
@@ -38,7 +38,7 @@ pub(super) struct Outer {
 
 impl Outer {
     /// Looks at the three streams. `None` if no terminal is among them, and none is `wanted`.
-    pub(super) fn find(wanted: bool) -> Result<Option<Self>, Failure> {
+    pub(super) fn find(wanted: bool) -> Result<Option<Self>, CommandFailure> {
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         let streams = [input.as_fd(), output.as_fd(), error.as_fd()].map(rustix::termios::isatty);
         let controls = wanted || streams[1];
@@ -47,19 +47,19 @@ impl Outer {
             return Ok(None);
         }
         let terminal = reopened(number).map_err(|source| match (number, source) {
-            (None, source) => Failure::Named {
+            (None, source) => CommandFailure::Named {
                 what: "--tty: there is no terminal here to copy to and from; leave it out".to_owned(),
                 source,
             },
-            (Some(_), source) => Failure::Io { what: "open this terminal".to_owned(), source },
+            (Some(_), source) => CommandFailure::Io { what: "open this terminal".to_owned(), source },
         })?;
         Ok(Some(Self { terminal, streams, controls }))
     }
 
     /// The program's streams, and what copies between its terminal and this.
-    pub(super) fn lend(self, session: &Session) -> Result<(Stdio, Relay), Failure> {
-        let io = |what: &'static str| Failure::io(what);
-        let (terminal, mut stdio) = session.terminal(size_of(&self.terminal)).map_err(|e| Failure::Io {
+    pub(super) fn lend(self, session: &Session) -> Result<(Stdio, Relay), CommandFailure> {
+        let io = |what: &'static str| CommandFailure::io(what);
+        let (terminal, mut stdio) = session.terminal(size_of(&self.terminal)).map_err(|e| CommandFailure::Io {
             what: "make a terminal for the command".to_owned(),
             source: io::Error::other(e),
         })?;
@@ -85,7 +85,7 @@ impl Outer {
             reason = "its replacement is unsafe; an OwnedFd owns its descriptor and never gives another"
         )]
         let outer = AsyncFd::new(self.terminal).map_err(io("wait on this terminal"))?;
-        let told = Told::listen(self.controls).map_err(Failure::runtime)?;
+        let told = TerminalFacts::listen(self.controls).map_err(CommandFailure::runtime)?;
         let relay =
             Relay { outer, terminal, end, told, controls: self.controls, raw: Cell::new(false), woken: Notify::new() };
         Ok((stdio, relay))
@@ -137,7 +137,7 @@ pub(super) struct Relay {
     terminal: Terminal,
     /// Kept open until the program has ended: it may close its terminal and open it again.
     end: Option<OwnedFd>,
-    told: Told,
+    told: TerminalFacts,
     controls: bool,
     /// True if the person's terminal hands over every key as it is.
     raw: Cell<bool>,
@@ -145,13 +145,13 @@ pub(super) struct Relay {
 }
 
 /// Facts that a terminal or its shell tells.
-struct Told {
+struct TerminalFacts {
     resized: tokio::signal::unix::Signal,
     /// To stop, and to go on. Without a terminal to give back, the kernel stops this process as any other.
     job: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
 }
 
-impl Told {
+impl TerminalFacts {
     fn listen(controls: bool) -> io::Result<Self> {
         let of = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         let job = if controls { Some((of(Signal::TSTP)?, of(Signal::CONT)?)) } else { None };
@@ -230,11 +230,11 @@ impl Copying {
     }
 
     /// The person's terminal has another size, or its shell stops this job and lets it go on.
-    async fn heed(&self, told: &mut Told) {
+    async fn heed(&self, told: &mut TerminalFacts) {
         loop {
             // First for what happened before it was listened to. A size that cannot be set is as if nobody had said so.
             drop(self.terminal.resize(size_of(self.outer.get_ref())));
-            let Told { resized, job } = &mut *told;
+            let TerminalFacts { resized, job } = &mut *told;
             let (stop, go_on) = match job {
                 Some((stop, go_on)) => (Some(stop), Some(go_on)),
                 None => (None, None),

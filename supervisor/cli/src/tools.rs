@@ -8,11 +8,11 @@ use callgate::trust::{Found, TrustList};
 use callgate::{LeftOut, OpenError, Origin, Registry, SessionSpec, Tool, user_settings};
 use serde_json::{Value, json};
 
-use super::arguments::Tools;
-use super::exit::Failure;
+use super::arguments::ToolsArguments;
+use super::exit::CommandFailure;
 use callgate::shown::{escaped, escaped_json, escaped_lines};
 
-pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn tools(arguments: &ToolsArguments, json: bool) -> Result<ExitCode, CommandFailure> {
     let (registry, untrusted) = registry(arguments)?;
     let mut text = Vec::new();
     let left_out: Vec<&LeftOut> = registry.left_out().iter().collect();
@@ -32,7 +32,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
         }
         None => list(&mut text, &registry, &left_out, untrusted.as_ref()),
     };
-    written.and_then(|()| std::io::stdout().write_all(&text)).map_err(Failure::print("print the tools"))?;
+    written.and_then(|()| std::io::stdout().write_all(&text)).map_err(CommandFailure::print("print the tools"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -43,7 +43,7 @@ struct Untrusted {
 }
 
 /// The tools that a session in this directory has, and those of its project that nobody trusts.
-fn registry(arguments: &Tools) -> Result<(Registry, Option<Untrusted>), Failure> {
+fn registry(arguments: &ToolsArguments) -> Result<(Registry, Option<Untrusted>), CommandFailure> {
     let workspace = arguments.workspace.as_deref();
     let directory = workspace.unwrap_or(Path::new("."));
     // Only looked at: trust for once is for a session. Without a home directory nothing is trusted.
@@ -84,12 +84,12 @@ const NOT_TRUSTED: &str = "its project is not trusted; read what it declares, th
 const NO_MANIFEST: &str =
     "its project has no manifest to trust; write a callgate.toml with at least an `id`, then: callgate trust";
 
-fn unknown(name: &str, registry: &Registry) -> Failure {
+fn unknown(name: &str, registry: &Registry) -> CommandFailure {
     match registry.left_out().iter().rev().find(|left_out| left_out.name.as_deref() == Some(name)) {
         Some(LeftOut { file, why, .. }) => {
-            Failure::Usage(format!("there is no tool `{name}`: {} was left out: {why}", file.display()))
+            CommandFailure::Usage(format!("there is no tool `{name}`: {} was left out: {why}", file.display()))
         }
-        None => Failure::Usage(format!("there is no tool `{name}`; there are: {}", registry.names().join(", "))),
+        None => CommandFailure::Usage(format!("there is no tool `{name}`; there are: {}", registry.names().join(", "))),
     }
 }
 

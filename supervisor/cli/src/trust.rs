@@ -9,11 +9,11 @@ use callgate_policy::manifest::Manifest;
 use callgate_policy::plan::Network;
 use serde_json::json;
 
-use super::arguments::Trust;
-use super::exit::Failure;
+use super::arguments::TrustArguments;
+use super::exit::CommandFailure;
 use callgate::shown::{escaped, escaped_json};
 
-pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn trust(arguments: &TrustArguments, json: bool) -> Result<ExitCode, CommandFailure> {
     let list = TrustList::of_user()?;
     let mut text = Vec::new();
     let written = match &arguments.dir {
@@ -25,7 +25,9 @@ pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> 
             given(&mut text, &trusted, &manifest, json).and_then(|()| declared(&mut text, &tools, json))
         }
     };
-    written.and_then(|()| std::io::stdout().write_all(&text)).map_err(Failure::print("print what is trusted"))?;
+    written
+        .and_then(|()| std::io::stdout().write_all(&text))
+        .map_err(CommandFailure::print("print what is trusted"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,15 +7,15 @@ use callgate::policy::plan::Variable;
 use callgate::{Launcher, SessionSpec};
 use serde_json::json;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::supervisor::supervise;
 use callgate::shown::{escaped, escaped_json};
 
 /// Opens the session and lists its variables. Some of them are known only then, such as `TMPDIR`.
-pub(super) fn explain(spec: SessionSpec, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn explain(spec: SessionSpec, launcher: Launcher, json: bool) -> Result<ExitCode, CommandFailure> {
     let variables = supervise(launcher, async |supervisor| Ok(supervisor.open(spec).await?.environment()))?;
     let text = if json { as_json(&variables) } else { variables.iter().map(line).collect() };
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the variables"))?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(CommandFailure::print("print the variables"))?;
     Ok(ExitCode::SUCCESS)
 }
 

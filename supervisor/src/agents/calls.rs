@@ -8,7 +8,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
@@ -232,7 +232,7 @@ impl Session {
         let path = normalize(&self.root(), &given).map_err(|e| bad(e.to_string()))?;
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        let work = Work::Tool { name: csv_tasks::NAME.to_owned(), paths: vec![path], limit: 0 };
+        let work = CallWork::Tool { name: csv_tasks::NAME.to_owned(), paths: vec![path], limit: 0 };
         let mut plan = compile::call(
             &grant,
             &self.sandbox.facts,

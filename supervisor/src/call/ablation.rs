@@ -3,7 +3,7 @@
 
 use callgate_policy::envelope::Layer;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_tools::BuiltIn;
 use callgate_worker::toolset::{Given, Toolset as _};
 use serde_json::{Value, json};
@@ -32,11 +32,11 @@ pub(crate) fn unconfined(task: &Task<'_>) -> Result<Value, String> {
         Task::Host(..) => return Err("it does not run in the sandbox".to_owned()),
     };
     match &plan.work {
-        Work::Tool { .. } => {
+        CallWork::Tool { .. } => {
             let given = Given { threads: 1, certificates: Vec::new(), peer: None };
             BuiltIn.run(plan, args, given).map(|output| output.data).map_err(|failed| failed.text)
         }
-        Work::Program { argv, working_dir, env } => {
+        CallWork::Program { argv, working_dir, env } => {
             let [program, rest @ ..] = argv.as_slice() else { return Err("an empty argv".to_owned()) };
             #[allow(clippy::disallowed_methods, reason = "the sandbox is what is missing here")]
             let output = std::process::Command::new(program.as_path())

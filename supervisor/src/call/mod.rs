@@ -36,7 +36,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{Secured, Work};
+use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
@@ -101,7 +101,7 @@ pub(crate) struct Checked<'a> {
     /// Rights in force for a declared tool: its part of the session's.
     pub(crate) own: Option<EffectiveSet>,
     /// `None` for what does not run in the sandbox.
-    pub(crate) work: Option<Work>,
+    pub(crate) work: Option<CallWork>,
     pub(crate) timeout: Duration,
     pub(crate) root: HostPath,
     /// Credentials that egress adds to its requests.

@@ -6,7 +6,7 @@
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::step::Step;
 use callgate_tools::lsp::{NAME, TIME};
@@ -78,7 +78,7 @@ impl Session {
             .ok_or_else(|| CallError::Arguments("argument `path` names no file".to_owned()))?;
         let needs = CallNeeds { read: vec![path.clone()], read_below: vec![root.clone()], ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        let work = Work::Tool { name: NAME.to_owned(), paths: vec![path, root], limit };
+        let work = CallWork::Tool { name: NAME.to_owned(), paths: vec![path, root], limit };
         let mut bounds = self.sandbox.bounds;
         bounds.memory = bounds.memory.min(MEMORY);
         // It gives up with the server, and says why.

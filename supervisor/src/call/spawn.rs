@@ -4,7 +4,7 @@ use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, CallSpec};
-use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::plan::{CallPlan, CallWork};
 use serde_json::json;
 
 use super::error::{error_text, failure};
@@ -111,7 +111,7 @@ impl Session {
     ) -> Result<Program, CallError> {
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        let work = Work::program(argv, working_dir.clone());
+        let work = CallWork::program(argv, working_dir.clone());
         let spec = CallSpec { work, bounds: self.sandbox.bounds, timeout: FOREVER };
         let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.sandbox.facts, spec)? };
         let plan = self.pass_of_host((&needs, &working_dir), plan)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ impl Session {
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         let Ok(grant) = self.check(&needs) else { return Ok(false) };
         let args = json!({ "path": path, "byte_length": 1 });
-        let work = Work::Tool { name: "read".to_owned(), paths: vec![path], limit: 16 };
+        let work = CallWork::Tool { name: "read".to_owned(), paths: vec![path], limit: 16 };
         let plan = compile::call(
             &grant,
             &self.sandbox.facts,

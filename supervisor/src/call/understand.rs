@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
 use callgate_tools::shell;
@@ -82,7 +82,7 @@ impl Session {
         }
         let grant =
             self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
-        let work = Work::Tool { name: name.to_owned(), paths: Vec::new(), limit: 0 };
+        let work = CallWork::Tool { name: name.to_owned(), paths: Vec::new(), limit: 0 };
         let mut bounds = self.sandbox.bounds;
         (bounds.memory, bounds.cpu) = (bounds.memory.min(MEMORY), bounds.cpu.min(TIMEOUT));
         let plan = compile::call(&grant, &self.sandbox.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;

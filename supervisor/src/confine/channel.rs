@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use callgate_worker::protocol::{Channel, Message, Received};
+use callgate_worker::protocol::{Channel, ChannelMessage, Received};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -24,11 +24,11 @@ impl AsyncChannel {
     }
 
     /// Sends if there is room now; `WouldBlock` otherwise.
-    pub(super) fn try_send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(super) fn try_send<T: ChannelMessage>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.get_ref().send(message, fds)
     }
 
-    pub(crate) async fn send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) async fn send<T: ChannelMessage>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // Most of the time there is room, and nothing to wait for.
         match self.try_send(message, fds) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -40,7 +40,7 @@ impl AsyncChannel {
     }
 
     /// Receives a frame if one is there; `WouldBlock` otherwise.
-    pub(super) fn try_receive<T: Message>(&self) -> io::Result<Received<T>> {
+    pub(super) fn try_receive<T: ChannelMessage>(&self) -> io::Result<Received<T>> {
         self.0.get_ref().receive()
     }
 
@@ -57,7 +57,7 @@ impl AsyncChannel {
         }
     }
 
-    pub(crate) async fn receive<T: Message>(&self) -> io::Result<Received<T>> {
+    pub(crate) async fn receive<T: ChannelMessage>(&self) -> io::Result<Received<T>> {
         self.0.async_io(Interest::READABLE, Channel::receive).await
     }
 }

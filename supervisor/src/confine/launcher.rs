@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_policy::step::Step;
 use callgate_tools::BuiltIn;
-use callgate_worker::launcher::{self, Ahead, Asked};
+use callgate_worker::launcher::{self, Ahead, AskedLauncher};
 use callgate_worker::protocol::{Channel, Leftover, OpenSession, StepFailure};
 
 use super::error::ConfineError;
@@ -75,7 +75,7 @@ struct Here {
     /// For its first session, if that runs as this user.
     ahead: Mutex<Option<Ahead>>,
     /// Who was asked for that.
-    asked: OnceLock<Asked>,
+    asked: OnceLock<AskedLauncher>,
     /// A process of its own, once a session needs one.
     process: OnceLock<Channel>,
     /// One that was started afresh, once a session needs it that has a network, or that comes after credentials were read.

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use callgate_policy::plan::{CallPlan, CallRules, FsRule, SessionPlan, Work};
-use callgate_worker::protocol::{Answered, Question, Received};
+use callgate_policy::plan::{CallPlan, CallRules, CallWork, FsRule, SessionPlan};
+use callgate_worker::protocol::{Received, SyscallAnswer, SyscallQuestion};
 use nix::errno::Errno;
 
 use super::channel::AsyncChannel;
@@ -86,7 +86,7 @@ impl Questions {
     fn log_some(&self) -> Left {
         let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..AT_ONCE {
-            match self.channel.try_receive::<Question>() {
+            match self.channel.try_receive::<SyscallQuestion>() {
                 Ok(Received::Message(question, _)) => log_question(&question),
                 Ok(Received::Data(_)) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Left::Nothing,
@@ -104,16 +104,16 @@ pub(super) fn lost_questions(lost: u64) {
     }
 }
 
-fn log_question(question: &Question) {
-    let Question { worker, thread, about, answer, why, lost, .. } = question;
+fn log_question(question: &SyscallQuestion) {
+    let SyscallQuestion { worker, thread, about, answer, why, lost, .. } = question;
     lost_questions(*lost);
     let errno = |errno: &i32| Errno::from_raw(*errno).to_string();
     let answer = match answer {
-        Answered::Returned(value) => format!("done: {value}"),
-        Answered::Failed(number) => format!("refused: {}", errno(number)),
-        Answered::Kernel => "left to the kernel".to_owned(),
-        Answered::Later => "answered later".to_owned(),
-        Answered::Ended => "ended before its first instruction".to_owned(),
+        SyscallAnswer::Returned(value) => format!("done: {value}"),
+        SyscallAnswer::Failed(number) => format!("refused: {}", errno(number)),
+        SyscallAnswer::Kernel => "left to the kernel".to_owned(),
+        SyscallAnswer::Later => "answered later".to_owned(),
+        SyscallAnswer::Ended => "ended before its first instruction".to_owned(),
     };
     tracing::trace!(worker, thread, call = question.name(), ?about, answer, why, "the broker was asked");
 }
@@ -121,8 +121,8 @@ fn log_question(question: &Question) {
 /// Logs the plan of a call: its outline at `debug`, its rules at `trace`. Its arguments stay out.
 pub(super) fn call(plan: &CallPlan) {
     let work = match &plan.work {
-        Work::Tool { name, .. } => format!("tool {name}"),
-        Work::Program { argv, .. } => argv.first().map(|program| format!("program {program}")).unwrap_or_default(),
+        CallWork::Tool { name, .. } => format!("tool {name}"),
+        CallWork::Program { argv, .. } => argv.first().map(|program| format!("program {program}")).unwrap_or_default(),
     };
     let rules = match &plan.rules {
         CallRules::OfSession => "all of the session's",

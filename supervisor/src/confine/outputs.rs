@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
-use callgate_worker::directory::Directory;
+use callgate_worker::directory::OwnDirectory;
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::private::{is_out_of_reach, places};
@@ -39,9 +39,9 @@ pub(crate) struct Outputs {
 #[derive(Debug)]
 enum Held {
     /// The session's, which goes with it. Its processes run as this user, who reads what is in it.
-    Sessions(Directory, Identity),
+    Sessions(OwnDirectory, Identity),
     /// A recorded session's, which stays until that is closed. Held by descriptor; with what removes it if no session comes of it.
-    Kept(OwnedFd, Identity, Option<Directory>),
+    Kept(OwnedFd, Identity, Option<OwnDirectory>),
     /// The host's. The files of this session have names that begin with its id.
     Hosts(Place, String),
 }
@@ -241,9 +241,9 @@ impl Drop for Outputs {
 }
 
 /// A directory of callgate's own, and its path as text.
-fn new_directory(place: &Path, owner: Identity) -> io::Result<(String, Directory)> {
+fn new_directory(place: &Path, owner: Identity) -> io::Result<(String, OwnDirectory)> {
     let path = place.join(format!("{DIRECTORY}{}", host::random()?));
-    let directory = Directory::make(&path, &[], owner)?;
+    let directory = OwnDirectory::make(&path, &[], owner)?;
     Ok((path.to_string_lossy().into_owned(), directory))
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, FsRule, Identity, SessionPlan, Starter, Watched, Work, Writer};
+use callgate_policy::plan::{
+    CallPlan, CallWork, Calls, FsAccess, FsRule, Identity, SessionPlan, Starter, Watched, Writer,
+};
 use callgate_policy::step::Step;
 use callgate_tools as tools;
 use callgate_worker::protocol::{
@@ -206,8 +208,8 @@ impl Opened {
         let timeout = plan.timeout;
         let reader = self.reads(&plan);
         let threads = match &plan.work {
-            Work::Tool { name, .. } if reader => tools::kind_of(name).threads(),
-            Work::Tool { .. } | Work::Program { .. } => Threads::Never,
+            CallWork::Tool { name, .. } if reader => tools::kind_of(name).threads(),
+            CallWork::Tool { .. } | CallWork::Program { .. } => Threads::Never,
         };
         let fds: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();
         let worker = self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &fds), Some(turn));
@@ -252,7 +254,7 @@ impl Opened {
         (stdio, endpoint): (Stdio, Option<EndpointOfBroker>),
         turn: Option<Turn>,
     ) -> Result<Program, ConfineError> {
-        debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
+        debug_assert!(matches!(plan.work, CallWork::Program { .. }), "a program's plan");
         let group = self.groups.as_ref().map(|groups| groups.group(&plan.bounds)).transpose();
         let group = group.map_err(channel("make a cgroup for the program"))?;
         let watched = group.as_ref().map(Group::descriptors).transpose();

@@ -12,7 +12,7 @@ pub(super) fn kernel() -> Check {
 }
 
 /// A right of Landlock's: since which ABI and kernel, and what holds where it is missing.
-struct Right {
+struct LandlockRight {
     abi: u8,
     kernel: &'static str,
     name: &'static str,
@@ -28,36 +28,36 @@ enum Instead {
 }
 
 /// landlock(7). What takes a right's place is in the base filter, in the broker, or in how mounts are made.
-const RIGHTS: &[Right] = &[
-    Right {
+const RIGHTS: &[LandlockRight] = &[
+    LandlockRight {
         abi: 2,
         kernel: "5.19",
         name: "landlock: refer",
         what: "moving files between directories",
         instead: Instead::Always("before ABI 2 the kernel refuses it altogether (EXDEV): stricter, and programs copy"),
     },
-    Right {
+    LandlockRight {
         abi: 3,
         kernel: "6.2",
         name: "landlock: truncate",
         what: "truncate(2) of a file by its name",
         instead: Instead::WithNamespaces("what may not be written is mounted read-only"),
     },
-    Right {
+    LandlockRight {
         abi: 4,
         kernel: "6.7",
         name: "landlock: tcp",
         what: "TCP connect and bind",
         instead: Instead::Always("the broker makes every socket and judges where it leads"),
     },
-    Right {
+    LandlockRight {
         abi: 5,
         kernel: "6.10",
         name: "landlock: ioctl",
         what: "ioctl(2) on devices",
         instead: Instead::Always("seccomp judges ioctl requests, and devices are granted one by one"),
     },
-    Right {
+    LandlockRight {
         abi: 6,
         kernel: "6.12",
         name: "landlock: scopes",

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::plan::{CallPlan, CallWork};
 use serde_json::{Map, Value};
 
 use super::places::GrantedPlaces;
@@ -54,7 +54,7 @@ impl ApprovedPlan {
 
     /// This plan, started in another directory: where a program may read the workspace or not is not what was approved of.
     pub(crate) fn starting_in(mut self, directory: HostPath) -> Self {
-        if let Work::Program { working_dir, .. } = &mut self.0.work {
+        if let CallWork::Program { working_dir, .. } = &mut self.0.work {
             *working_dir = directory;
         }
         self

@@ -8,7 +8,7 @@ use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::rules::{Decision, RuleSet, SubPolicyReport};
 use callgate_policy::shell::Line;
 use callgate_policy::tool::Subject;
@@ -26,7 +26,7 @@ pub(crate) struct Case<'a> {
     pub(crate) args: &'a serde_json::Value,
     pub(crate) needs: &'a CallNeeds,
     pub(crate) root: &'a HostPath,
-    pub(crate) work: Option<&'a Work>,
+    pub(crate) work: Option<&'a CallWork>,
     /// Directory in which shells start that do not say.
     pub(crate) shell_dir: &'a HostPath,
     /// Its command line, if it has one that somebody looks at.
@@ -85,8 +85,8 @@ impl Case<'_> {
             return ApprovalKey::of_text(&text).unwrap_or_else(|| of_digest(&text));
         }
         let working_dir = match self.work {
-            Some(Work::Program { working_dir, .. }) => working_dir,
-            Some(Work::Tool { .. }) | None => self.root,
+            Some(CallWork::Program { working_dir, .. }) => working_dir,
+            Some(CallWork::Tool { .. }) | None => self.root,
         };
         if let (Some(line), Some(input)) = (self.needs.command_line(), self.tool.input_of(self.args)) {
             // What a program reads may be what it does: a yes to `python3` with one script is none to another.

@@ -11,11 +11,11 @@ use callgate_policy::mode::Headless;
 use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::plan::{CallPlan, CallWork};
 use callgate_policy::profile::{Database, Profile};
 use callgate_policy::rules::commands::{self, Begin};
 use callgate_policy::rules::{
-    Action, Capability, Compared, DecidedBy, Decision, Part, RuleSet, RuledCall, SubPolicy, Value,
+    Action, Capability, CommandPart, Compared, DecidedBy, Decision, RuleSet, RuledCall, RuledPart, SubPolicy,
 };
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::sql::{SqlKind, SqlNeed};
@@ -254,20 +254,20 @@ impl Gate {
         let key = call.key();
         // A line that nothing looks at is for those rules alone that are about all of them.
         let commands = match &call.needs.shell {
-            Some(ShellNeed::Program { argv }) => Part::of_argv(&words(argv)),
+            Some(ShellNeed::Program { argv }) => CommandPart::of_argv(&words(argv)),
             Some(ShellNeed::CommandLine { .. }) | None => {
                 call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.needs))
             }
         };
         let is_looked_at = call.line.is_some() || matches!(call.needs.shell, Some(ShellNeed::Program { .. }));
-        let unseen = if is_looked_at { Value::UnknownCommand } else { Value::WholeLine };
-        let asks = || call.needs.asks.as_deref().map(Part::of_text);
-        let statement = call.needs.sql.as_ref().map(|sql| Part::of_statement(&sql.statement.text)).or_else(asks);
+        let unseen = if is_looked_at { RuledPart::UnknownCommand } else { RuledPart::WholeLine };
+        let asks = || call.needs.asks.as_deref().map(CommandPart::of_text);
+        let statement = call.needs.sql.as_ref().map(|sql| CommandPart::of_statement(&sql.statement.text)).or_else(asks);
         let input = call.tool.input_of(call.args);
         let shell_dir = call.shell_dir;
         let directory = match call.work {
-            Some(Work::Program { working_dir, .. }) => working_dir,
-            Some(Work::Tool { .. }) | None => shell_dir,
+            Some(CallWork::Program { working_dir, .. }) => working_dir,
+            Some(CallWork::Tool { .. }) | None => shell_dir,
         };
         let usual = match &call.needs.shell {
             Some(ShellNeed::CommandLine { .. }) => shell_dir,
@@ -277,7 +277,7 @@ impl Gate {
         let begin = Begin { directory, usual, root: call.root };
         let commands = commands.map(|parts| commands::beginning_in(parts, begin));
         let commands = commands.map(|parts| match input {
-            Some(_) => parts.into_iter().map(Part::fed).collect(),
+            Some(_) => parts.into_iter().map(CommandPart::fed).collect(),
             None => parts,
         });
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
@@ -285,7 +285,7 @@ impl Gate {
             // What a rule about the tool is about. Where the database is, rules about files and hosts can still tighten.
             Some(statement) => {
                 let at = named.into_iter().chain(reach);
-                (vec![(Capability::None, Value::Command(statement))], at.collect())
+                (vec![(Capability::None, RuledPart::Command(statement))], at.collect())
             }
             None => (named, reach),
         };
@@ -295,14 +295,14 @@ impl Gate {
         let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach, kin };
         let decision = self.rule(&ruled, known)?;
         let made = call.needs.sql.as_ref().and_then(|sql| sql.output.as_ref());
-        let made = made.map(|output| ("write", Subject::Create, (Capability::FsWrite, Value::File(output))));
+        let made = made.map(|output| ("write", Subject::Create, (Capability::FsWrite, RuledPart::File(output))));
         let of_file = made.map(|made| self.decide_file(made, &ruled, known)).transpose()?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;
         let (of_program, sub_policy) = if call.tool.executor.delegation().is_some() {
             // That agents are started for.
             let read = call.needs.read.first();
-            let read = read.map(|path| ("read", Subject::Read, (Capability::FsRead, Value::File(path))));
+            let read = read.map(|path| ("read", Subject::Read, (Capability::FsRead, RuledPart::File(path))));
             let of_read = read.map(|read| self.decide_file(read, &ruled, known)).transpose()?;
             let (of_program, sub_policy) = self.decide_program_of_agent(call, &ruled, sub_policy, known)?;
             (stricter(of_read, of_program), sub_policy)
@@ -316,7 +316,7 @@ impl Gate {
     /// Decision on a call of a locked tool about this file, where a call does as much with it: both have to pass.
     fn decide_file(
         &self,
-        (tool, subject, named): (&str, Subject, (Capability, Value<'_>)),
+        (tool, subject, named): (&str, Subject, (Capability, RuledPart<'_>)),
         ruled: &RuledCall<'_>,
         known: &mut Known,
     ) -> Result<Decision, CallError> {
@@ -368,9 +368,9 @@ impl Gate {
     }
 
     /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
-    fn with_phrases(&self, mut parts: Vec<Part>, needs: &CallNeeds) -> Vec<Part> {
+    fn with_phrases(&self, mut parts: Vec<CommandPart>, needs: &CallNeeds) -> Vec<CommandPart> {
         let rules = self.rules();
-        let line = needs.command_line().map(Part::of_text);
+        let line = needs.command_line().map(CommandPart::of_text);
         parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)));
         parts
     }
@@ -396,8 +396,8 @@ impl Gate {
         let words = words(argv);
         // The host has chosen the directory.
         let begin = Begin { directory, usual: directory, root: directory };
-        let commands = Part::of_argv(&words).map(|parts| commands::beginning_in(parts, begin));
-        let (named, reach) = parts(needs, (commands.as_deref(), Value::UnknownCommand), effective);
+        let commands = CommandPart::of_argv(&words).map(|parts| commands::beginning_in(parts, begin));
+        let (named, reach) = parts(needs, (commands.as_deref(), RuledPart::UnknownCommand), effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
         let ruled = RuledCall { tool: PROGRAM, subject, key: &key, named, reach, ..RuledCall::default() };
         self.rule(&ruled, &mut Known::default()).map(drop)
@@ -466,7 +466,7 @@ impl Gate {
             return Ok(Some(scope.name().to_owned()));
         }
         let program = match (plan.map(|plan| &plan.work), &call.needs.shell) {
-            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
+            (Some(CallWork::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
             _ => None,
         };
         let whole = call.whole();
@@ -554,7 +554,9 @@ impl Gate {
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
         let is_agents = call.tool.executor.delegation().is_some();
         let (argv, reach) = match (plan.map(|plan| &plan.work), &needs.shell) {
-            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
+            (Some(CallWork::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => {
+                (texts(argv), reach)
+            }
             // A host's own loop is no program. What it may change is as much for a person to know.
             (None, None) if is_agents => (Vec::new(), reach),
             // What it does may stand where a long statement is cut.
@@ -616,20 +618,22 @@ fn words(argv: &[HostPath]) -> Vec<String> {
 #[allow(clippy::type_complexity, reason = "two lists of the same")]
 fn parts<'a>(
     needs: &'a CallNeeds,
-    (commands, unseen): (Option<&'a [Part]>, Value<'a>),
+    (commands, unseen): (Option<&'a [CommandPart]>, RuledPart<'a>),
     effective: &EffectiveSet,
-) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
-    let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));
+) -> (Vec<(Capability, RuledPart<'a>)>, Vec<(Capability, RuledPart<'a>)>) {
+    let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, RuledPart::File(path)));
     let read = files(&needs.read, Capability::FsRead)
-        .chain(needs.read_below.iter().map(|path| (Capability::FsRead, Value::Tree(path))));
-    let hosts = needs.hosts.iter().map(|need| (Capability::NetFetch, Value::Host(&need.host, need.port)));
+        .chain(needs.read_below.iter().map(|path| (Capability::FsRead, RuledPart::Tree(path))));
+    let hosts = needs.hosts.iter().map(|need| (Capability::NetFetch, RuledPart::Host(&need.host, need.port)));
     if needs.shell.is_some() {
         let named = match commands {
             None | Some([]) => vec![(Capability::ShellRun, unseen)],
-            Some(commands) => commands.iter().map(|command| (Capability::ShellRun, Value::Command(command))).collect(),
+            Some(commands) => {
+                commands.iter().map(|command| (Capability::ShellRun, RuledPart::Command(command))).collect()
+            }
         };
         let mut reach: Vec<_> = read.chain(files(&needs.write, Capability::FsWrite)).collect();
-        reach.extend(effective.capabilities_of_programs().map(|capability| (capability, Value::Anything)));
+        reach.extend(effective.capabilities_of_programs().map(|capability| (capability, RuledPart::Anything)));
         return (named, reach);
     }
     if needs.write.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use serde_json::Value;
@@ -120,6 +120,6 @@ impl Prepare for Bash {
         // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
     }
 }

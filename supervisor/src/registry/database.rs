@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callgate_policy::databases::{At, Server};
+use callgate_policy::databases::{DatabasePlace, DatabaseServer};
 use callgate_policy::limit::Limits;
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::profile;
 use callgate_policy::sql::{Dialect, SqlKind, SqlNeed, Statement};
 use callgate_policy::tool::Subject;
@@ -72,14 +72,14 @@ impl Prepare for Query {
         let mut needs = CallNeeds { write: output.iter().cloned().collect(), ..CallNeeds::default() };
         let (mut paths, mut told_of, mut log) = (Vec::new(), None, false);
         match &database.at {
-            At::File(file) => {
+            DatabasePlace::File(file) => {
                 let file = normalize(context.root, &HostPath::from(PathBuf::from(file)));
                 let file = file.map_err(|error| bad("database", error.to_string()))?;
                 need_file(&mut needs, &file, changes);
                 log = changes || context.effective.allows_read(&beside(&file, "-wal"));
                 paths.push(file);
             }
-            At::Server(server) => {
+            DatabasePlace::Server(server) => {
                 needs.hosts.push(HostNeed { host: server.host.clone(), port: server.port });
                 told_of = Some(connection_to(server));
             }
@@ -89,15 +89,15 @@ impl Prepare for Query {
         let connection = Connection { dialect, database: alias.clone(), changes, server: told_of, log };
         let connection = serde_json::to_value(connection).map_err(|error| bad("database", error.to_string()))?;
         needs.sql = Some(SqlNeed { dialect, database: alias, statement, output: output.clone() });
-        let work = Work::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
+        let work = CallWork::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
         let subject = Some(if changes { Subject::Mutate } else { Subject::Query });
         Ok(Prepared { told, subject, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
     }
 }
 
-fn connection_to(server: &Server) -> ServerConnection {
-    let Server { host, port, database, user, password, tls } = server.clone();
+fn connection_to(server: &DatabaseServer) -> ServerConnection {
+    let DatabaseServer { host, port, database, user, password, tls } = server.clone();
     let timeout_ms = u64::try_from(STATEMENT.as_millis()).unwrap_or(u64::MAX);
     ServerConnection { host, port, database, user, password, tls, timeout_ms }
 }

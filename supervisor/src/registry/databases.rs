@@ -4,11 +4,11 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use callgate_policy::databases::{self, At, Database, Server, Tls, usual_port};
+use callgate_policy::databases::{self, ConfiguredDatabase, DatabasePlace, DatabaseServer, TlsMode, usual_port};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::sql::Dialect;
-use callgate_worker::way::Way;
+use callgate_worker::way::FollowedPath;
 
 use crate::credentials;
 use crate::credentials::SHORTEST;
@@ -23,7 +23,7 @@ const USUAL: &str = ".config/rho-agent/databases.yaml";
 /// The databases of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Databases {
-    all: Vec<Database>,
+    all: Vec<ConfiguredDatabase>,
     /// Reason why the file does not count.
     wrong: Option<String>,
 }
@@ -53,7 +53,7 @@ impl Databases {
             Err(why) => Some(format!("{}: {why}", path.display())),
         });
         for database in &mut all {
-            if let At::File(file) = &mut database.at {
+            if let DatabasePlace::File(file) = &mut database.at {
                 *file = settled(file, changeable);
             }
         }
@@ -67,15 +67,16 @@ impl Databases {
     /// Passwords, for whoever keeps them out of what is written down. A shorter one would be found in every text.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let secrets = self.all.iter().filter_map(|database| match &database.at {
-            At::Server(server) => server.password.as_deref(),
-            At::File(_) => None,
+            DatabasePlace::Server(server) => server.password.as_deref(),
+            DatabasePlace::File(_) => None,
         });
         secrets.filter(|secret| secret.len() >= SHORTEST)
     }
 
     /// The one of this kind and alias; without an alias, the only one.
-    pub(super) fn find(&self, dialect: Dialect, alias: Option<&str>) -> Result<&Database, String> {
-        let of_kind: Vec<&Database> = self.all.iter().filter(|database| database.dialect == dialect).collect();
+    pub(super) fn find(&self, dialect: Dialect, alias: Option<&str>) -> Result<&ConfiguredDatabase, String> {
+        let of_kind: Vec<&ConfiguredDatabase> =
+            self.all.iter().filter(|database| database.dialect == dialect).collect();
         let listed = || of_kind.iter().map(|database| database.alias.as_str()).collect::<Vec<_>>().join(", ");
         let also = self.wrong.as_ref().map(|wrong| format!(" ({wrong})")).unwrap_or_default();
         match (alias, of_kind.as_slice()) {
@@ -100,40 +101,44 @@ fn how(dialect: Dialect) -> String {
 }
 
 /// S4-19.
-fn of_environment() -> Vec<Database> {
+fn of_environment() -> Vec<ConfiguredDatabase> {
     let files = host::variable("SQLITE_DB").unwrap_or_default();
     let files = files.split(',').map(str::trim).filter(|file| !file.is_empty());
-    let mut all: Vec<Database> = Vec::new();
+    let mut all: Vec<ConfiguredDatabase> = Vec::new();
     for file in files {
         let stem = Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
         // Two of one name are told apart by their paths.
         let alias = if all.iter().any(|other| other.alias == stem) { file.to_owned() } else { stem.into_owned() };
-        all.push(Database { alias, dialect: Dialect::Sqlite, at: At::File(file.to_owned()) });
+        all.push(ConfiguredDatabase { alias, dialect: Dialect::Sqlite, at: DatabasePlace::File(file.to_owned()) });
     }
     all.extend(server("POSTGRES", Dialect::Postgres));
     all.extend(server("MYSQL", Dialect::Mysql));
     all
 }
 
-fn server(prefix: &str, dialect: Dialect) -> Option<Database> {
+fn server(prefix: &str, dialect: Dialect) -> Option<ConfiguredDatabase> {
     let variable = |name: &str| host::variable(&format!("{prefix}_{name}")).filter(|value| !value.is_empty());
     let database = variable("DATABASE")?;
     let port = variable("PORT").and_then(|port| port.parse().ok()).unwrap_or(usual_port(dialect));
-    let at = Server {
+    let at = DatabaseServer {
         host: variable("HOST")?,
         port,
         database: database.clone(),
         user: variable("USER")?,
         password: variable("PASSWORD"),
         // What makes no sense is no leave to be careless.
-        tls: variable("TLS").map_or(Tls::Prefer, |name| Tls::of_name(&name).unwrap_or(Tls::Verify)),
+        tls: variable("TLS").map_or(TlsMode::Prefer, |name| TlsMode::of_name(&name).unwrap_or(TlsMode::Verify)),
     };
-    Some(Database { alias: database, dialect, at: At::Server(at) })
+    Some(ConfiguredDatabase { alias: database, dialect, at: DatabasePlace::Server(at) })
 }
 
 /// Those of a file; `None` if there is none. It belongs to the user, as credentials do, and nobody else writes it.
-fn in_file(path: &Path, effective: &EffectiveSet, changeable: &Changeable) -> Result<Option<Vec<Database>>, String> {
-    let way = match Way::follow(path) {
+fn in_file(
+    path: &Path,
+    effective: &EffectiveSet,
+    changeable: &Changeable,
+) -> Result<Option<Vec<ConfiguredDatabase>>, String> {
+    let way = match FollowedPath::follow(path) {
         Err(errno) if errno == rustix::io::Errno::NOENT => return Ok(None),
         way => way.map_err(|errno| std::io::Error::from(errno).to_string())?,
     };
@@ -154,7 +159,7 @@ fn in_file(path: &Path, effective: &EffectiveSet, changeable: &Changeable) -> Re
 /// leads to none.
 fn settled(file: &str, changeable: &Changeable) -> String {
     let Ok(path) = std::path::absolute(file) else { return file.to_owned() };
-    let followed = Way::follow(&path).ok().filter(|way| changeable.planted(&way.links).is_none());
+    let followed = FollowedPath::follow(&path).ok().filter(|way| changeable.planted(&way.links).is_none());
     let real = followed.and_then(|way| way.real_path().ok()).unwrap_or(path);
     real.into_os_string().into_string().unwrap_or_else(|_odd| file.to_owned())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::plan::env::is_fixed;
 use callgate_policy::requirement::{Program, RequirementSet};
 use serde::Deserialize;
@@ -296,7 +296,7 @@ impl Prepare for Declared {
         if let (Some(program), Some(found)) = (argv.first_mut(), &self.found) {
             program.clone_from(found);
         }
-        let work = Work::program(argv, working_dir);
+        let work = CallWork::program(argv, working_dir);
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::need::{CallNeeds, ShellNeed};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use serde_json::Value;
@@ -177,7 +177,7 @@ impl Prepare for ExecShell {
         let working_dir = context.shell_dir.clone();
         needs.read.push(working_dir.clone());
         let timeout = time(args, TIMES).or(call.is_in_background.then_some(FOREVER));
-        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
     }
 }
 

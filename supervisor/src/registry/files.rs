@@ -6,7 +6,7 @@ use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::tool::Subject;
 use callgate_tools::{CONTRACTS, Contract, Needs, Outside, note as note_tool, read as read_tool, write as write_tool};
@@ -117,6 +117,6 @@ fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, I
 }
 
 fn prepared(name: &str, needs: CallNeeds, path: HostPath, context: &Context<'_>) -> Prepared {
-    let work = Work::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
+    let work = CallWork::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
     Prepared::new(needs, Some(work), None)
 }

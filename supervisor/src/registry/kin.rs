@@ -2,7 +2,7 @@
 //! as far as they hold for the locked one itself (C-22).
 
 use callgate_policy::need::CallNeeds;
-use callgate_policy::rules::{Part, Value};
+use callgate_policy::rules::{CommandPart, RuledPart};
 
 /// A locked tool that a tool is kin of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,23 +45,23 @@ impl Kin {
     pub(crate) fn parts<'a>(
         self,
         needs: &'a CallNeeds,
-        (commands, unseen): (Option<&'a [Part]>, Value<'a>),
+        (commands, unseen): (Option<&'a [CommandPart]>, RuledPart<'a>),
         input: Option<&'a str>,
-    ) -> Vec<Value<'a>> {
-        let trees = || needs.read_below.iter().map(Value::Tree);
+    ) -> Vec<RuledPart<'a>> {
+        let trees = || needs.read_below.iter().map(RuledPart::Tree);
         match self {
             Self::Bash | Self::Task => {
                 let mut parts: Vec<_> = match commands {
                     // What is typed to a program that runs; an agent that is no program.
-                    _ if needs.shell.is_none() => vec![Value::Nothing],
+                    _ if needs.shell.is_none() => vec![RuledPart::Nothing],
                     None | Some([]) => vec![unseen],
-                    Some(commands) => commands.iter().map(Value::Command).collect(),
+                    Some(commands) => commands.iter().map(RuledPart::Command).collect(),
                 };
-                parts.extend(input.map(Value::Input));
+                parts.extend(input.map(RuledPart::Input));
                 parts
             }
-            Self::Read => needs.read.iter().map(Value::File).chain(trees()).collect(),
-            Self::Write | Self::Edit => needs.write.iter().map(Value::File).collect(),
+            Self::Read => needs.read.iter().map(RuledPart::File).chain(trees()).collect(),
+            Self::Write | Self::Edit => needs.write.iter().map(RuledPart::File).collect(),
             Self::Glob => trees().collect(),
         }
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::protect::{Found as Kept, State, names};
+use callgate_policy::plan::protect::{Match, State, names};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -73,7 +73,7 @@ impl Found {
 /// True if this is a protected name wherever calls may write above it. What the user declares counts without being
 /// trusted first, so no call of any session may have written it.
 pub(crate) fn counts(path: &Path) -> bool {
-    matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Kept::Kept { .. })
+    matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Match::Kept { .. })
 }
 
 /// Asked of each file, by its name below the root and its digest, before anything of it is used.

@@ -12,7 +12,7 @@ use callgate_policy::limit::Limits;
 use callgate_policy::manifest::LanguageServer;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
@@ -57,7 +57,7 @@ impl Prepare for Lsp {
             CallNeeds { read: vec![path], read_below: vec![working_dir.clone()], shell, ..CallNeeds::default() };
         let told = told(&name, &server);
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        let prepared = Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout);
+        let prepared = Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout);
         Ok(Prepared { told, ..prepared })
     }
 }

@@ -3,7 +3,7 @@
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::tool::Subject;
 use callgate_tools::patch;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Prepare for Patch {
             return Err(bad("give either `patch` or `changes`".to_owned()));
         }
         // What a worker says that has read a stranger's text is as hostile as the text.
-        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.clone()) else {
+        let Ok(names) = serde_json::from_value::<patch::PatchNames>(context.read.clone()) else {
             return Err(bad("its names could not be read".to_owned()));
         };
         let path = |name: &HostPath| normalize(context.root, name).map_err(|e| bad(e.to_string()));
@@ -59,6 +59,6 @@ impl Prepare for Patch {
 }
 
 fn prepared(needs: CallNeeds, paths: Vec<HostPath>, context: &Context<'_>) -> Prepared {
-    let work = Work::Tool { name: patch::NAME.to_owned(), paths, limit: context.limit };
+    let work = CallWork::Tool { name: patch::NAME.to_owned(), paths, limit: context.limit };
     Prepared::new(needs, Some(work), None)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
@@ -114,7 +114,7 @@ impl Prepare for ReadPdf {
         argv.extend([path.clone(), HostPath::from("-")]);
         let shell = Some(started(&argv, context.root));
         let needs = CallNeeds { read: vec![path], shell, ..CallNeeds::default() };
-        let work = Work::program(argv, context.shell_dir.clone());
+        let work = CallWork::program(argv, context.shell_dir.clone());
         Ok(Prepared::new(needs, Some(work), Some(TIMEOUT)))
     }
 }

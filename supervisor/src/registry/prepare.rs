@@ -8,7 +8,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::manifest::{Credential, LanguageServer};
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::{Secured, Work};
+use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::profile::Profile;
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
@@ -93,7 +93,7 @@ impl Context<'_> {
 pub(crate) struct Prepared {
     pub(crate) needs: CallNeeds,
     /// `None` for what does not run in the sandbox.
-    pub(crate) work: Option<Work>,
+    pub(crate) work: Option<CallWork>,
     /// Asked for by the call itself.
     pub(crate) timeout: Option<Duration>,
     /// Additions of egress to its requests, for a person who is asked.
@@ -107,7 +107,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(needs: CallNeeds, work: Option<Work>, timeout: Option<Duration>) -> Self {
+    pub(super) fn new(needs: CallNeeds, work: Option<CallWork>, timeout: Option<Duration>) -> Self {
         Self { needs, work, timeout, credentials: Vec::new(), secured: None, told: Map::new(), subject: None }
     }
 }
@@ -134,7 +134,7 @@ impl Prepare for Argv {
         }
         let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
         let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
-        let work = Work::program(argv, context.shell_dir.clone());
+        let work = CallWork::program(argv, context.shell_dir.clone());
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use callgate_tools::web::fetch;
@@ -52,7 +52,7 @@ impl Prepare for Look {
         let is_inside = path.as_path().starts_with(context.root);
         let most = if is_inside && self.tool != overview::NAME { context.root.clone() } else { path.clone() };
         let needs = CallNeeds { read_below: vec![most.clone()], ..CallNeeds::default() };
-        let work = Work::Tool { name: self.tool.to_owned(), paths: vec![path, most], limit: context.limit };
+        let work = CallWork::Tool { name: self.tool.to_owned(), paths: vec![path, most], limit: context.limit };
         Ok(Prepared::new(needs, Some(work), None))
     }
 }
@@ -175,7 +175,7 @@ impl Prepare for Clone {
             ..CallNeeds::default()
         };
         let env = WITHOUT_SETTINGS.iter().map(|variable| HostPath::from(*variable)).collect();
-        let work = Work::Program { argv, working_dir: context.root.clone(), env };
+        let work = CallWork::Program { argv, working_dir: context.root.clone(), env };
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Prepare for RunTests {
         let mut needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use callgate_policy::manifest::{self, Credential};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::{Secured, Work};
+use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::tool::Subject;
-use callgate_tools::web::azure::{self, Operation};
-use callgate_tools::web::fetch::{self, Place};
+use callgate_tools::web::azure::{self, AzureOperation};
+use callgate_tools::web::fetch::{self, FetchHost};
 use callgate_tools::web::rlm;
 use serde_json::{Map, Value};
 
@@ -37,7 +37,7 @@ const AZURE: &str = "https://dev.azure.com";
 pub(crate) struct Azure {
     /// Where it is.
     url: String,
-    place: Place,
+    place: FetchHost,
     /// The project of calls that name none.
     project: Option<String>,
     /// Nothing may be changed there (S4-21).
@@ -95,7 +95,7 @@ impl Azure {
     /// way.
     fn key(&self, args: &Value) -> String {
         let operation = args["operation"].as_str().unwrap_or_default();
-        let changes = Operation::named(operation).is_none_or(Operation::changes);
+        let changes = AzureOperation::named(operation).is_none_or(AzureOperation::changes);
         match azure::place(&self.url, self.project_of(args)) {
             Ok(place) if changes => format!("{operation} in {place}: {args}"),
             Ok(place) => format!("{operation} in {place}"),
@@ -124,7 +124,7 @@ impl Prepare for Azure {
         ]);
         let project = self.project.as_deref().filter(|_| operation.has_project() && args.get("project").is_none());
         told.extend(project.map(|project| ("project".to_owned(), project.into())));
-        let work = Work::Tool { name: azure::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
+        let work = CallWork::Tool { name: azure::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         Ok(Prepared {
             needs,
             work: Some(work),
@@ -148,7 +148,7 @@ pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
     let mut shown = all.clone();
     if azure.reads_only {
         // What a call of one that is not shown hears is said by the tool, with the reason.
-        let reads = Operation::ALL.into_iter().filter(|operation| !operation.changes()).map(Operation::name);
+        let reads = AzureOperation::ALL.into_iter().filter(|operation| !operation.changes()).map(AzureOperation::name);
         shown["properties"]["operation"]["enum"] = reads.collect();
     }
     let mut tool = tool.parameters(shown).compared_with(all);
@@ -183,7 +183,7 @@ impl Prepare for Rlm {
         if args.get("model").is_none() {
             told.insert("model".to_owned(), self.0.model.as_str().into());
         }
-        let work = Work::Tool { name: rlm::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
+        let work = CallWork::Tool { name: rlm::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let timeout = Some(rlm::TIMEOUT + AFTER);
         Ok(Prepared { needs: needs(place), work: Some(work), timeout, credentials, secured, told, subject: None })
     }

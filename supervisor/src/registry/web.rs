@@ -6,8 +6,8 @@ use std::time::Duration;
 use callgate_policy::manifest::{Credential, Over};
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::{Secured, Work};
-use callgate_tools::web::fetch::{self, Place};
+use callgate_policy::plan::{CallWork, Secured};
+use callgate_tools::web::fetch::{self, FetchHost};
 use callgate_tools::web::search;
 use serde_json::{Map, Value, json};
 
@@ -48,7 +48,7 @@ impl Prepare for Fetch {
         let credentials = credentials(fetch::NAME, &place, context);
         let secured = (place.tls && !credentials.is_empty()).then(|| Secured::of(fetch::NAME, &["GET"]));
         let needs = needs(place);
-        let work = Work::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
+        let work = CallWork::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
         let told = Map::from_iter(secured.as_ref().map(|_| (fetch::BY_EGRESS.to_owned(), true.into())));
         Ok(Prepared {
@@ -64,12 +64,12 @@ impl Prepare for Fetch {
 }
 
 /// One host at one port.
-pub(super) fn needs(Place { host, port, .. }: Place) -> CallNeeds {
+pub(super) fn needs(FetchHost { host, port, .. }: FetchHost) -> CallNeeds {
     CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() }
 }
 
 /// The credentials that egress adds there for a tool. By TLS it adds them where it makes the TLS itself.
-pub(super) fn credentials(tool: &str, place: &Place, context: &Context<'_>) -> Vec<Credential> {
+pub(super) fn credentials(tool: &str, place: &FetchHost, context: &Context<'_>) -> Vec<Credential> {
     // What is no host in its one form is denied by whoever judges the need.
     let Ok(host) = Host::parse(&place.host) else { return Vec::new() };
     let over = if place.tls { Over::Https } else { Over::Http };
@@ -90,7 +90,7 @@ impl Prepare for Search {
         let secured = place.tls && !credentials.is_empty();
         let secured = secured.then(|| Secured::of(search::NAME, &["GET", "POST"]));
         let needs = needs(place);
-        let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
+        let work = CallWork::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
         let others = u32::try_from(self.0.providers().saturating_sub(number)).unwrap_or(1).max(1);
         let share = left.unwrap_or(self.0.timeout()) / others;

@@ -126,7 +126,8 @@ impl Session {
     pub fn environment(&self) -> Vec<Variable> {
         let offline = compile::is_offline(&self.effective);
         // It was made from the same when the session was opened.
-        env::explain(env::Sources { facts: &self.sandbox.facts, env: &self.sandbox.env, offline }).unwrap_or_default()
+        env::explain(env::EnvSources { facts: &self.sandbox.facts, env: &self.sandbox.env, offline })
+            .unwrap_or_default()
     }
 
     /// The limits of each call.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::PolicyFiles;
 use callgate_policy::profile::Profile;
-use callgate_worker::way::{Way, is_the_systems};
+use callgate_worker::way::{FollowedPath, is_the_systems};
 use rustix::fs::FileType;
 
 use super::SessionSpec;
@@ -27,15 +27,15 @@ pub(super) fn find(
     let files = manifest.chain(profile.file.iter().map(|file| file.path.as_str())).map(Path::new);
     // Where a distribution keeps programs no session writes, and many of them have several names.
     let of_watchdogs = watchdogs.iter().flat_map(WatchdogProgram::files).filter(|file| !is_the_systems(file));
-    let ways: Vec<Way> = files.chain(of_watchdogs).filter_map(way).collect();
+    let ways: Vec<FollowedPath> = files.chain(of_watchdogs).filter_map(way).collect();
     let kept = ways.iter().flat_map(|way| way.links.iter().map(|link| link.path.clone()).chain(way.real_path()));
     let passed = ways.iter().flat_map(|way| way.passed.iter().cloned());
     PolicyFiles { kept: all_names(kept, changeable), passed: all_names(passed, changeable) }
 }
 
 /// The way to a file. What comes by a pipe is nowhere to be changed.
-fn way(file: &Path) -> Option<Way> {
-    Way::follow(file).ok().filter(|way| FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile)
+fn way(file: &Path) -> Option<FollowedPath> {
+    FollowedPath::follow(file).ok().filter(|way| FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile)
 }
 
 fn all_names(places: impl Iterator<Item = PathBuf>, changeable: &Changeable) -> Vec<HostPath> {

@@ -10,10 +10,10 @@ use callgate_policy::effective::{EffectiveSet, PathRegion};
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::ProgramPattern;
 use callgate_policy::plan::exec::{Header, started_by_env};
-use callgate_policy::plan::protect::{Found, names};
+use callgate_policy::plan::protect::{Match, names};
 use callgate_worker::asked;
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::{self, Way};
+use callgate_worker::way::{self, FollowedPath};
 
 use crate::host;
 use crate::place;
@@ -177,7 +177,7 @@ impl<'a> Writes<'a> {
     /// Judges a file and all that decides where its path leads: each link, and each directory that the way goes through
     /// and leaves by `..`.
     fn way(&self, path: &HostPath) -> Option<String> {
-        let way = Way::follow(path.as_path());
+        let way = FollowedPath::follow(path.as_path());
         let way = way.map_err(io::Error::from).and_then(|way| Ok((way.real_path()?, way)));
         let (real, way) = match way {
             Ok(way) => way,
@@ -241,7 +241,7 @@ impl<'a> Writes<'a> {
 
 /// Reason why a program is a file that could be written by another name of it: a hard link lies anywhere. What comes
 /// with the system is root's, and nobody else writes it.
-fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
+fn has_other_names(way: &FollowedPath, real: &Path) -> Option<&'static str> {
     let stat = way.stat();
     let is_the_systems = stat.st_uid == 0 && way::is_the_systems(real);
     let has_others = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink > 1;
@@ -252,7 +252,7 @@ fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
 /// True if a name below a granted directory is protected there.
 fn is_kept(root: &HostPath, below: &Path) -> bool {
     let found = names().find(names().root(root.as_bytes()), below.as_os_str().as_encoded_bytes());
-    matches!(found, Found::Kept { .. })
+    matches!(found, Match::Kept { .. })
 }
 
 /// Where a path leads now, without links.

@@ -14,7 +14,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::shared::TREES;
 use callgate_policy::plan::system;
 use callgate_worker::mountinfo;
-use callgate_worker::way::Way;
+use callgate_worker::way::FollowedPath;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -62,7 +62,7 @@ impl Place {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             at = rustix::fs::openat(&at, &name, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         }
-        refuse_links(&Way::follow(path).map_err(|errno| failed(errno.into()))?, path)?;
+        refuse_links(&FollowedPath::follow(path).map_err(|errno| failed(errno.into()))?, path)?;
         let found = place::Place::find(path).map_err(|unusable| match unusable {
             Unusable::Io(source) => failed(source),
             Unusable::NotADirectory => failed(io::ErrorKind::NotADirectory.into()),
@@ -242,10 +242,10 @@ fn byte(kind: i32, number: i64) -> libc::flock {
 }
 
 /// The nearest directory on the way that is there, and the names that are to be made below it.
-fn nearest(path: &Path) -> io::Result<(Way, Vec<std::ffi::OsString>)> {
+fn nearest(path: &Path) -> io::Result<(FollowedPath, Vec<std::ffi::OsString>)> {
     let mut missing = Vec::new();
     for above in path.ancestors() {
-        match Way::follow(above) {
+        match FollowedPath::follow(above) {
             Ok(way) => {
                 missing.reverse();
                 return Ok((way, missing));
@@ -259,7 +259,7 @@ fn nearest(path: &Path) -> io::Result<(Way, Vec<std::ffi::OsString>)> {
 
 /// A link that another user's process, or a call of an earlier session, may have made: any that is not root's. Root's own calls
 /// make links that are root's; nobody grants them `/` itself.
-fn refuse_links(way: &Way, path: &Path) -> Result<(), StoreError> {
+fn refuse_links(way: &FollowedPath, path: &Path) -> Result<(), StoreError> {
     let am_root = rustix::process::geteuid().is_root();
     let is_the_systems = |link: &Path| {
         let owner = way.owners.iter().find(|(path, _)| path == link).map(|(_, uid)| *uid);

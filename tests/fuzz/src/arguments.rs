@@ -9,9 +9,9 @@ use callgate_policy::plan::FsAccess;
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker, ToolEnd};
 use serde_json::Value;
 
-use super::{Host, Processes};
+use super::{PlayedHost, Processes};
 
-static HOST: LazyLock<Mutex<Host>> = LazyLock::new(|| Mutex::new(Host::new()));
+static HOST: LazyLock<Mutex<PlayedHost>> = LazyLock::new(|| Mutex::new(PlayedHost::new()));
 
 /// The target.
 pub fn target(data: &[u8]) {

@@ -12,9 +12,9 @@ use callgate_worker::protocol::Channel;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-use super::{Host, Processes};
+use super::{PlayedHost, Processes};
 
-static HOST: LazyLock<Mutex<Host>> = LazyLock::new(|| Mutex::new(Host::new()));
+static HOST: LazyLock<Mutex<PlayedHost>> = LazyLock::new(|| Mutex::new(PlayedHost::new()));
 
 /// Most bytes that wait in a socket before a send would block.
 const QUEUED: usize = 64 * 1024;

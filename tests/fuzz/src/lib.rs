@@ -21,7 +21,7 @@ use rustix::net::{Shutdown, shutdown};
 
 /// A supervisor, and the other end of what it takes for its launcher: everything behind that is played to it, so that what a worker
 /// sends is the fuzzer's choice.
-pub struct Host {
+pub struct PlayedHost {
     supervisor: Supervisor,
     launcher: Channel,
     runtime: tokio::runtime::Runtime,
@@ -40,7 +40,7 @@ pub struct Processes {
     plan: SessionPlan,
 }
 
-impl Host {
+impl PlayedHost {
     pub fn new() -> Self {
         let (ours, launcher) = Channel::pair().expect("a pair of sockets");
         let supervisor = Supervisor::builder().launcher(Launcher::over(ours)).build().expect("this host enforces");
@@ -86,7 +86,7 @@ impl Host {
     }
 }
 
-impl Default for Host {
+impl Default for PlayedHost {
     fn default() -> Self {
         Self::new()
     }

@@ -6,7 +6,7 @@
 
 use std::process::{Command, ExitCode};
 
-use callgate_tests::projects::{Met, Project, page, projects};
+use callgate_tests::projects::{CompatProject, Met, page, projects};
 use callgate_tests::{Host, Target, User};
 
 fn main() -> ExitCode {
@@ -14,8 +14,8 @@ fn main() -> ExitCode {
     let (flags, names): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.starts_with("--"));
     let has = |flag: &str| flags.iter().any(|given| given == flag);
     let is_wanted =
-        |project: &Project| names.is_empty() || names.iter().any(|name| project.name.contains(name.as_str()));
-    let wanted: Vec<Project> = projects().into_iter().filter(is_wanted).collect();
+        |project: &CompatProject| names.is_empty() || names.iter().any(|name| project.name.contains(name.as_str()));
+    let wanted: Vec<CompatProject> = projects().into_iter().filter(is_wanted).collect();
     let mut rows = Vec::new();
     for project in &wanted {
         if has("--install") {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn install(project: &Project) {
+fn install(project: &CompatProject) {
     let missing: Vec<&String> = project.debian.iter().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() {
         return;

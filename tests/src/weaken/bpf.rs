@@ -5,7 +5,7 @@
 
 /// Answer of the kernel to a call that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum KernelAnswer {
     Allow,
     Errno(i32),
     /// Ask the tracer, which answers in the call's place.
@@ -14,7 +14,7 @@ pub(crate) enum Answer {
 
 /// A condition on one argument; all of a rule's conditions must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub(crate) struct ArgumentCondition {
     pub(crate) argument: u8,
     pub(crate) mask: u64,
     pub(crate) test: Test,
@@ -27,7 +27,7 @@ pub(crate) enum Test {
     Differs(u64),
 }
 
-impl Condition {
+impl ArgumentCondition {
     pub(crate) const fn equals(argument: u8, mask: u64, value: u64) -> Self {
         Self { argument, mask, test: Test::Equals(value) }
     }
@@ -39,18 +39,18 @@ impl Condition {
 
 /// One call, perhaps only with certain arguments, and its answer. The first rule that matches counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rule {
+pub(crate) struct BpfRule {
     pub(crate) number: u32,
-    pub(crate) conditions: Vec<Condition>,
-    pub(crate) answer: Answer,
+    pub(crate) conditions: Vec<ArgumentCondition>,
+    pub(crate) answer: KernelAnswer,
 }
 
-impl Rule {
-    pub(crate) fn new(number: i64, answer: Answer) -> Self {
+impl BpfRule {
+    pub(crate) fn new(number: i64, answer: KernelAnswer) -> Self {
         Self { number: u32::try_from(number).unwrap_or(u32::MAX), conditions: Vec::new(), answer }
     }
 
-    pub(crate) fn when(mut self, condition: Condition) -> Self {
+    pub(crate) fn when(mut self, condition: ArgumentCondition) -> Self {
         self.conditions.push(condition);
         self
     }
@@ -87,17 +87,17 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-fn answer(answer: Answer) -> libc::sock_filter {
+fn answer(answer: KernelAnswer) -> libc::sock_filter {
     let value = match answer {
-        Answer::Allow => RETURN_ALLOW,
-        Answer::Errno(number) => RETURN_ERRNO | (number.cast_unsigned() & 0xffff),
-        Answer::Trace => RETURN_TRACE,
+        KernelAnswer::Allow => RETURN_ALLOW,
+        KernelAnswer::Errno(number) => RETURN_ERRNO | (number.cast_unsigned() & 0xffff),
+        KernelAnswer::Trace => RETURN_TRACE,
     };
     statement(RETURN, value)
 }
 
 /// The two halves of a masked argument, each loaded, masked and compared; a half that no mask bit touches is left out.
-fn condition(condition: &Condition, body: &mut Vec<Piece>) {
+fn condition(condition: &ArgumentCondition, body: &mut Vec<OpenInstruction>) {
     let at = AT_ARGUMENTS + 8 * u32::from(condition.argument);
     let (value, equals) = match condition.test {
         Test::Equals(value) => (value, true),
@@ -113,19 +113,19 @@ fn condition(condition: &Condition, body: &mut Vec<Piece>) {
         .collect();
     let count = halves.len();
     for (index, (offset, mask, value)) in halves.into_iter().enumerate() {
-        body.push(Piece::Plain(statement(LOAD, offset)));
-        body.push(Piece::Plain(statement(AND, mask)));
+        body.push(OpenInstruction::Plain(statement(LOAD, offset)));
+        body.push(OpenInstruction::Plain(statement(AND, mask)));
         body.push(match (equals, count - index - 1) {
-            (true, _) => Piece::UnlessEqualSkipRule(value),
-            (false, 0) => Piece::IfEqualSkipRule(value),
+            (true, _) => OpenInstruction::UnlessEqualSkipRule(value),
+            (false, 0) => OpenInstruction::IfEqualSkipRule(value),
             // The low half differs: the condition holds, the three instructions on the high half are left out.
-            (false, _) => Piece::UnlessEqualSkip(value, 3),
+            (false, _) => OpenInstruction::UnlessEqualSkip(value, 3),
         });
     }
 }
 
 /// An instruction whose jump is not known before the rule's length is.
-enum Piece {
+enum OpenInstruction {
     Plain(libc::sock_filter),
     UnlessEqualSkipRule(u32),
     IfEqualSkipRule(u32),
@@ -133,14 +133,14 @@ enum Piece {
 }
 
 /// The program that answers by the first rule that matches, and by `otherwise` if none does.
-pub(crate) fn compile(rules: &[Rule], otherwise: Answer) -> Vec<libc::sock_filter> {
+pub(crate) fn compile(rules: &[BpfRule], otherwise: KernelAnswer) -> Vec<libc::sock_filter> {
     let mut program = vec![
         statement(LOAD, AT_ARCHITECTURE),
         jump(JUMP_EQUAL, NATIVE, 1, 0),
-        answer(Answer::Allow),
+        answer(KernelAnswer::Allow),
         statement(LOAD, AT_NUMBER),
         jump(JUMP_AT_LEAST, X32_BIT, 0, 1),
-        answer(Answer::Allow),
+        answer(KernelAnswer::Allow),
     ];
     for rule in rules {
         let mut body = Vec::new();
@@ -153,10 +153,10 @@ pub(crate) fn compile(rules: &[Rule], otherwise: Answer) -> Vec<libc::sock_filte
         for (index, piece) in body.into_iter().enumerate() {
             let past = u8::try_from(length - index - 1).unwrap_or(u8::MAX);
             program.push(match piece {
-                Piece::Plain(instruction) => instruction,
-                Piece::UnlessEqualSkipRule(value) => jump(JUMP_EQUAL, value, 0, past),
-                Piece::IfEqualSkipRule(value) => jump(JUMP_EQUAL, value, past, 0),
-                Piece::UnlessEqualSkip(value, skip) => jump(JUMP_EQUAL, value, 0, skip),
+                OpenInstruction::Plain(instruction) => instruction,
+                OpenInstruction::UnlessEqualSkipRule(value) => jump(JUMP_EQUAL, value, 0, past),
+                OpenInstruction::IfEqualSkipRule(value) => jump(JUMP_EQUAL, value, past, 0),
+                OpenInstruction::UnlessEqualSkip(value, skip) => jump(JUMP_EQUAL, value, 0, skip),
             });
         }
         program.push(answer(rule.answer));
@@ -170,7 +170,7 @@ pub(crate) fn compile(rules: &[Rule], otherwise: Answer) -> Vec<libc::sock_filte
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Condition, NATIVE, Rule, compile};
+    use super::{ArgumentCondition, BpfRule, KernelAnswer, NATIVE, compile};
 
     /// Interprets a program as the kernel would, for the few opcodes that `compile` emits.
     fn run(program: &[libc::sock_filter], architecture: u32, number: u32, args: [u64; 6]) -> u32 {
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn the_first_rule_whose_conditions_hold_answers() {
         let rules = [
-            Rule::new(7, Answer::Errno(1)).when(Condition::equals(0, u64::MAX, 5)),
-            Rule::new(7, Answer::Errno(1)).when(Condition::differs(1, u64::MAX, 9)),
-            Rule::new(8, Answer::Errno(1)),
+            BpfRule::new(7, KernelAnswer::Errno(1)).when(ArgumentCondition::equals(0, u64::MAX, 5)),
+            BpfRule::new(7, KernelAnswer::Errno(1)).when(ArgumentCondition::differs(1, u64::MAX, 9)),
+            BpfRule::new(8, KernelAnswer::Errno(1)),
         ];
-        let program = compile(&rules, Answer::Allow);
+        let program = compile(&rules, KernelAnswer::Allow);
         let ask = |number, a, b| run(&program, NATIVE, number, [a, b, 0, 0, 0, 0]);
         assert_eq!(ask(7, 5, 9), EPERM);
         assert_eq!(ask(7, 6, 9), ALLOW);
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_mask_leaves_the_other_bits_alone() {
-        let rules = [Rule::new(56, Answer::Errno(1)).when(Condition::differs(0, 0x7e02_0000, 0))];
-        let program = compile(&rules, Answer::Allow);
+        let rules = [BpfRule::new(56, KernelAnswer::Errno(1)).when(ArgumentCondition::differs(0, 0x7e02_0000, 0))];
+        let program = compile(&rules, KernelAnswer::Allow);
         let ask = |flags| run(&program, NATIVE, 56, [flags, 0, 0, 0, 0, 0]);
         assert_eq!(ask(0x11), ALLOW);
         assert_eq!(ask(0x1000_0011), EPERM);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn foreign_tables_pass() {
-        let program = compile(&[Rule::new(1, Answer::Errno(1))], Answer::Errno(1));
+        let program = compile(&[BpfRule::new(1, KernelAnswer::Errno(1))], KernelAnswer::Errno(1));
         assert_eq!(run(&program, 0x4000_0003, 1, [0; 6]), ALLOW);
         assert_eq!(run(&program, NATIVE, 0x4000_0001, [0; 6]), ALLOW);
         assert_eq!(run(&program, NATIVE, 2, [0; 6]), EPERM);

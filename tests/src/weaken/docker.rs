@@ -3,7 +3,7 @@
 
 use syscalls::Sysno;
 
-use crate::bpf::{Answer, Condition, Rule};
+use crate::bpf::{ArgumentCondition, BpfRule, KernelAnswer};
 use crate::modes::NAMESPACES;
 
 /// The calls that need no capability and no particular argument.
@@ -45,25 +45,24 @@ pub(crate) const CAPABILITIES: &[u32] = &[0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27
 /// The values of personality(2) that the profile knows.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-pub(crate) fn rules() -> Vec<Rule> {
-    let mut rules: Vec<Rule> = ALLOWED
+pub(crate) fn rules() -> Vec<BpfRule> {
+    let mut rules: Vec<BpfRule> = ALLOWED
         .split_whitespace()
         // Names that this build's table of calls does not know are newer than it, or of another architecture.
         .filter_map(|name| name.parse::<Sysno>().ok())
-        .map(|call| Rule::new(i64::from(call.id()), Answer::Allow))
+        .map(|call| BpfRule::new(i64::from(call.id()), KernelAnswer::Allow))
         .collect();
-    rules.push(Rule::new(libc::SYS_clone, Answer::Allow).when(Condition::equals(0, NAMESPACES, 0)));
-    rules.push(Rule::new(libc::SYS_clone3, Answer::Errno(libc::ENOSYS)));
-    rules.push(Rule::new(libc::SYS_socket, Answer::Allow).when(Condition::differs(
+    rules.push(BpfRule::new(libc::SYS_clone, KernelAnswer::Allow).when(ArgumentCondition::equals(0, NAMESPACES, 0)));
+    rules.push(BpfRule::new(libc::SYS_clone3, KernelAnswer::Errno(libc::ENOSYS)));
+    rules.push(BpfRule::new(libc::SYS_socket, KernelAnswer::Allow).when(ArgumentCondition::differs(
         0,
         u64::MAX,
         u64::from(libc::AF_VSOCK.cast_unsigned()),
     )));
-    rules.extend(
-        PERSONALITIES
-            .map(|value| Rule::new(libc::SYS_personality, Answer::Allow).when(Condition::equals(0, u64::MAX, value))),
-    );
+    rules.extend(PERSONALITIES.map(|value| {
+        BpfRule::new(libc::SYS_personality, KernelAnswer::Allow).when(ArgumentCondition::equals(0, u64::MAX, value))
+    }));
     // CAP_SYS_CHROOT is among Docker's default capabilities, and the profile opens chroot with it.
-    rules.push(Rule::new(libc::SYS_chroot, Answer::Allow));
+    rules.push(BpfRule::new(libc::SYS_chroot, KernelAnswer::Allow));
     rules
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use modes::Mode;
+use modes::Weakness;
 
 const USAGE: &str = "\
 usage: weaken MODE… -- COMMAND…
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     ExitCode::from(NOT_STARTED)
 }
 
-type Parsed<'a> = (Vec<Mode>, (&'a String, &'a [String]));
+type Parsed<'a> = (Vec<Weakness>, (&'a String, &'a [String]));
 
 fn parse(words: &[String]) -> Result<Parsed<'_>, String> {
     let split = words.iter().position(|word| word == "--").ok_or("no --")?;
@@ -63,7 +63,7 @@ fn parse(words: &[String]) -> Result<Parsed<'_>, String> {
     let command = command.get(1..).and_then(<[String]>::split_first).ok_or("no command")?;
     let mut modes = Vec::new();
     while !left.is_empty() {
-        let (mode, rest) = Mode::parse(left)?;
+        let (mode, rest) = Weakness::parse(left)?;
         modes.push(mode);
         left = rest;
     }
@@ -74,16 +74,16 @@ fn parse(words: &[String]) -> Result<Parsed<'_>, String> {
 }
 
 /// Weakens this process, in an order that leaves each step the privilege it needs.
-fn weaken(modes: &[Mode]) -> Result<(), (&'static str, io::Error)> {
+fn weaken(modes: &[Weakness]) -> Result<(), (&'static str, io::Error)> {
     // Before filters, which may forbid it, and with root's capabilities.
     for mode in modes {
-        if let Mode::Enter(pid) = mode {
+        if let Weakness::Enter(pid) = mode {
             sys::enter(*pid).map_err(|error| ("enter", error))?;
         }
     }
     // The tracer must be there before a filter asks for it, and must not be weakened itself.
     for mode in modes {
-        if let Mode::Abi(version @ 1..) = mode {
+        if let Weakness::Abi(version @ 1..) = mode {
             tracer::stay_behind(*version).map_err(|error| ("trace", error))?;
         }
     }
@@ -94,11 +94,11 @@ fn weaken(modes: &[Mode]) -> Result<(), (&'static str, io::Error)> {
             sys::install(&bpf::compile(&rules, otherwise)).map_err(|error| ("seccomp", error))?;
         }
     }
-    if modes.contains(&Mode::Docker) && sys::user() == 0 {
+    if modes.contains(&Weakness::Docker) && sys::user() == 0 {
         sys::keep_capabilities(docker::CAPABILITIES).map_err(|error| ("capabilities", error))?;
     }
     for mode in modes {
-        if let Mode::Uid(uid) = mode {
+        if let Weakness::Uid(uid) = mode {
             sys::become_user(*uid).map_err(|error| ("setuid", error))?;
         }
     }

@@ -3,12 +3,12 @@
 use callgate_tests::errno;
 use syscalls::Sysno;
 
-use crate::bpf::{Answer, Condition, Rule};
+use crate::bpf::{ArgumentCondition, BpfRule, KernelAnswer};
 use crate::docker;
 
 /// One weakness of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum Weakness {
     /// No namespace can be made or joined, as under AppArmor's restriction of user namespaces or a hardened service.
     NoUserns,
     /// Docker's default seccomp profile; for root also its default set of capabilities.
@@ -21,7 +21,7 @@ pub(crate) enum Mode {
     /// attaches. Weaker in one point: opening `/proc/PID/mem` cannot be filtered by seccomp, which sees no paths.
     Yama,
     /// One call fails, perhaps only with certain arguments.
-    Fail(Rule),
+    Fail(BpfRule),
     /// An older Landlock: the version query answers this, and rights unknown to it are refused.
     Abi(i64),
     /// Another user, without supplementary groups.
@@ -35,10 +35,10 @@ pub(crate) const NAMESPACES: u64 = 0x7e02_0000;
 /// CLONE_NEWTIME, which only unshare and clone3 know; in clone it is part of the signal.
 const TIME_NAMESPACE: u64 = 0x80;
 
-const EPERM: Answer = Answer::Errno(libc::EPERM);
-const ENOSYS: Answer = Answer::Errno(libc::ENOSYS);
+const EPERM: KernelAnswer = KernelAnswer::Errno(libc::EPERM);
+const ENOSYS: KernelAnswer = KernelAnswer::Errno(libc::ENOSYS);
 
-impl Mode {
+impl Weakness {
     /// Takes one mode, with its arguments, off the front of `words`.
     pub(crate) fn parse(words: &[String]) -> Result<(Self, &[String]), String> {
         let (name, rest) = words.split_first().ok_or("no mode")?;
@@ -69,60 +69,72 @@ impl Mode {
     }
 
     /// The rules, and what happens to calls that none of them matches.
-    pub(crate) fn filter(&self) -> Option<(Vec<Rule>, Answer)> {
+    pub(crate) fn filter(&self) -> Option<(Vec<BpfRule>, KernelAnswer)> {
         let rules = match self {
             Self::NoUserns => vec![
-                Rule::new(libc::SYS_clone, EPERM).when(Condition::differs(0, NAMESPACES, 0)),
-                Rule::new(libc::SYS_unshare, EPERM).when(Condition::differs(0, NAMESPACES | TIME_NAMESPACE, 0)),
-                Rule::new(libc::SYS_setns, EPERM),
+                BpfRule::new(libc::SYS_clone, EPERM).when(ArgumentCondition::differs(0, NAMESPACES, 0)),
+                BpfRule::new(libc::SYS_unshare, EPERM).when(ArgumentCondition::differs(
+                    0,
+                    NAMESPACES | TIME_NAMESPACE,
+                    0,
+                )),
+                BpfRule::new(libc::SYS_setns, EPERM),
                 // Its flags lie behind a pointer; ENOSYS sends every libc back to clone.
-                Rule::new(libc::SYS_clone3, ENOSYS),
+                BpfRule::new(libc::SYS_clone3, ENOSYS),
             ],
             Self::Docker => return Some((docker::rules(), EPERM)),
-            Self::NoLandlock => (444..=446).map(|number| Rule::new(number, ENOSYS)).collect(),
+            Self::NoLandlock => (444..=446).map(|number| BpfRule::new(number, ENOSYS)).collect(),
             Self::Yama => {
                 let attach = |request: u32| {
-                    Rule::new(libc::SYS_ptrace, EPERM).when(Condition::equals(0, u64::MAX, u64::from(request)))
+                    BpfRule::new(libc::SYS_ptrace, EPERM).when(ArgumentCondition::equals(
+                        0,
+                        u64::MAX,
+                        u64::from(request),
+                    ))
                 };
                 vec![
                     attach(libc::PTRACE_ATTACH),
                     attach(libc::PTRACE_SEIZE),
-                    Rule::new(libc::SYS_process_vm_readv, EPERM),
-                    Rule::new(libc::SYS_process_vm_writev, EPERM),
+                    BpfRule::new(libc::SYS_process_vm_readv, EPERM),
+                    BpfRule::new(libc::SYS_process_vm_writev, EPERM),
                     // It asks for the same right as attaching does.
-                    Rule::new(libc::SYS_pidfd_getfd, EPERM),
+                    BpfRule::new(libc::SYS_pidfd_getfd, EPERM),
                 ]
             }
             Self::Fail(rule) => vec![rule.clone()],
             Self::Abi(version) => abi(*version),
             Self::Uid(_) | Self::Enter(_) => return None,
         };
-        Some((rules, Answer::Allow))
+        Some((rules, KernelAnswer::Allow))
     }
 }
 
 /// A version below 1 is no Landlock at all. The tracer answers the rest, since a filter can fail a call but not let it
 /// succeed with a value, nor see the rights behind the pointer.
-fn abi(version: i64) -> Vec<Rule> {
+fn abi(version: i64) -> Vec<BpfRule> {
     if version < 1 {
-        return (444..=446).map(|number| Rule::new(number, ENOSYS)).collect();
+        return (444..=446).map(|number| BpfRule::new(number, ENOSYS)).collect();
     }
-    let mut rules = vec![Rule::new(444, Answer::Trace)];
+    let mut rules = vec![BpfRule::new(444, KernelAnswer::Trace)];
     if version < 7 {
         // Flags of landlock_restrict_self(2) came with ABI 7.
-        rules.push(Rule::new(446, Answer::Errno(libc::EINVAL)).when(Condition::differs(1, u64::MAX, 0)));
+        rules.push(BpfRule::new(446, KernelAnswer::Errno(libc::EINVAL)).when(ArgumentCondition::differs(
+            1,
+            u64::MAX,
+            0,
+        )));
     }
     rules
 }
 
 /// `fail SYSCALL ERRNO [ARGn=VALUE | ARGn&MASK=VALUE]…`
-fn fail(words: &[String]) -> Result<(Mode, &[String]), String> {
+fn fail(words: &[String]) -> Result<(Weakness, &[String]), String> {
     let [name, error, rest @ ..] = words else {
         return Err("fail wants a call and an errno".to_owned());
     };
     let call: Sysno = name.parse().map_err(|_unknown| format!("{name} is no system call"))?;
     let number = errno::number(error).ok_or(format!("{error} is no errno"))?;
-    let mut rule = Rule::new(i64::from(call.id()), Answer::Errno(number));
+    let mut rule = BpfRule::new(i64::from(call.id()), KernelAnswer::Errno(number));
     let mut left = rest;
     while let Some((word, after)) = left.split_first() {
         let lower = word.to_ascii_lowercase();
@@ -132,17 +144,17 @@ fn fail(words: &[String]) -> Result<(Mode, &[String]), String> {
         rule = rule.when(condition_of(condition).ok_or(format!("{word} is no condition"))?);
         left = after;
     }
-    Ok((Mode::Fail(rule), left))
+    Ok((Weakness::Fail(rule), left))
 }
 
-fn condition_of(text: &str) -> Option<Condition> {
+fn condition_of(text: &str) -> Option<ArgumentCondition> {
     let (left, value) = text.split_once('=')?;
     let (argument, mask) = match left.split_once('&') {
         Some((argument, mask)) => (argument, number(mask)?),
         None => (left, u64::MAX),
     };
     let argument = argument.parse().ok().filter(|&index: &u8| index < 6)?;
-    Some(Condition::equals(argument, mask, number(value)?))
+    Some(ArgumentCondition::equals(argument, mask, number(value)?))
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -154,8 +166,8 @@ fn number(word: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::Mode;
-    use crate::bpf::{Answer, Condition, Rule};
+    use super::Weakness;
+    use crate::bpf::{ArgumentCondition, BpfRule, KernelAnswer};
 
     fn words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
@@ -164,18 +176,18 @@ mod tests {
     #[test]
     fn fail_takes_its_conditions_and_leaves_the_next_mode() {
         let line = words("fail prctl EINVAL arg0=38 arg1&0x0f=1 yama");
-        let Ok((mode, rest)) = Mode::parse(&line) else { unreachable!("the line is well formed") };
-        let rule = Rule::new(libc::SYS_prctl, Answer::Errno(libc::EINVAL))
-            .when(Condition::equals(0, u64::MAX, 38))
-            .when(Condition::equals(1, 0x0f, 1));
-        assert_eq!(mode, Mode::Fail(rule));
+        let Ok((mode, rest)) = Weakness::parse(&line) else { unreachable!("the line is well formed") };
+        let rule = BpfRule::new(libc::SYS_prctl, KernelAnswer::Errno(libc::EINVAL))
+            .when(ArgumentCondition::equals(0, u64::MAX, 38))
+            .when(ArgumentCondition::equals(1, 0x0f, 1));
+        assert_eq!(mode, Weakness::Fail(rule));
         assert_eq!(rest, ["yama"]);
     }
 
     #[test]
     fn what_is_not_understood_is_refused() {
         for line in ["fail nosuch EPERM", "fail prctl EWHAT", "fail prctl EPERM arg9=1", "abi x", "uid", "docker2"] {
-            assert!(Mode::parse(&words(line)).is_err(), "{line}");
+            assert!(Weakness::parse(&words(line)).is_err(), "{line}");
         }
     }
 }

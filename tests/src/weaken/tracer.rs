@@ -108,7 +108,7 @@ fn serve(tid: i32, status: i32, abi: i64, tracees: &mut BTreeSet<i32>) -> io::Re
 }
 
 /// Verdict of a kernel of this ABI to a landlock_create_ruleset, or that it may go on to the real one.
-enum Verdict {
+enum RulesetVerdict {
     Value(i64),
     Proceed,
 }
@@ -126,7 +126,7 @@ fn answer(tid: i32, abi: i64) -> io::Result<()> {
             handled = [0; 3];
         }
     }
-    if let Verdict::Value(value) = verdict(abi, attributes, size, flags, handled) {
+    if let RulesetVerdict::Value(value) = verdict(abi, attributes, size, flags, handled) {
         // No call has the number -1, so the kernel runs none and leaves the value in rax.
         registers.orig_rax = u64::MAX;
         registers.rax = value.cast_unsigned();
@@ -151,15 +151,15 @@ fn known_fs(abi: i64) -> u64 {
     (1 << rights) - 1
 }
 
-fn verdict(abi: i64, attributes: u64, size: u64, flags: u64, handled: [u64; 3]) -> Verdict {
+fn verdict(abi: i64, attributes: u64, size: u64, flags: u64, handled: [u64; 3]) -> RulesetVerdict {
     const VERSION: u64 = 1;
-    let refused = |errno: i32| Verdict::Value(-i64::from(errno));
+    let refused = |errno: i32| RulesetVerdict::Value(-i64::from(errno));
     if flags != 0 {
         return match flags {
-            VERSION if attributes == 0 && size == 0 => Verdict::Value(abi),
+            VERSION if attributes == 0 && size == 0 => RulesetVerdict::Value(abi),
             // The errata query came with ABI 7's kernel.
             _ if abi < 7 => refused(libc::EINVAL),
-            _ => Verdict::Proceed,
+            _ => RulesetVerdict::Proceed,
         };
     }
     let [fs, net, scoped] = handled;
@@ -170,5 +170,5 @@ fn verdict(abi: i64, attributes: u64, size: u64, flags: u64, handled: [u64; 3]) 
     if fs & !known_fs(abi) != 0 {
         return refused(libc::EINVAL);
     }
-    Verdict::Proceed
+    RulesetVerdict::Proceed
 }

@@ -145,9 +145,9 @@ fn fill(env: &TestEnv) {
 }
 
 /// By name: mode, time of change and content of all but git's caches.
-type Tree = BTreeMap<String, (u32, i64, Vec<u8>)>;
+type RestrictedTree = BTreeMap<String, (u32, i64, Vec<u8>)>;
 
-fn tree(env: &TestEnv) -> Tree {
+fn tree(env: &TestEnv) -> RestrictedTree {
     let (top, mut found) = (env.workspace(), BTreeMap::new());
     let mut directories = vec![top.clone()];
     while let Some(directory) = directories.pop() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use callgate::LAUNCHER_NAME;
 use callgate::policy::limit::{Bounds, Limits};
 use callgate::policy::path::HostPath;
-use callgate_policy::plan::{Ablation, CallPlan, CallRules, PROTOCOL_VERSION, PrivateKind, SessionPlan, Work};
+use callgate_policy::plan::{Ablation, CallPlan, CallRules, CallWork, PROTOCOL_VERSION, PrivateKind, SessionPlan};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, OpenSession, ProgramFds, Received, SessionReply, Threads, ToWorker, ToZygote,
 };
@@ -20,12 +20,12 @@ use serde_json::json;
 use crate::{callgate, in_sessions};
 
 /// A launcher that this test talks to itself.
-struct Launcher {
+struct TestLauncher {
     channel: Option<Channel>,
     process: Child,
 }
 
-impl Launcher {
+impl TestLauncher {
     fn start() -> Self {
         let (ours, theirs) = Channel::pair().unwrap();
         let stdin = Stdio::from(OwnedFd::from(theirs));
@@ -54,7 +54,7 @@ impl Launcher {
     }
 }
 
-impl Drop for Launcher {
+impl Drop for TestLauncher {
     fn drop(&mut self) {
         self.channel = None;
         self.process.wait().unwrap();
@@ -62,7 +62,7 @@ impl Drop for Launcher {
 }
 
 /// Hands a worker of the zygote a call with its streams; what it answers first, and what the program printed.
-fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
+fn call(zygote: &Channel, work: CallWork) -> (FromWorker, String) {
     zygote.send(&ToZygote::Prepare { worker: 1, threads: Threads::Never }, &[]).unwrap();
     let worker = match zygote.receive::<FromZygote>().unwrap() {
         Received::Message(FromZygote::Prepared { .. }, fds) => Channel::from(fds.into_iter().next().unwrap()),
@@ -72,8 +72,8 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
     let null = fs::File::open("/dev/null").unwrap();
     let timeout = Duration::from_secs(20);
     let rules = match &work {
-        Work::Tool { .. } => CallRules::Own(Vec::new()),
-        Work::Program { .. } => CallRules::OfSession,
+        CallWork::Tool { .. } => CallRules::Own(Vec::new()),
+        CallWork::Program { .. } => CallRules::OfSession,
     };
     let bounds = Bounds::of(&Limits::default(), 1 << 30);
     let (limits, within) = (Vec::new(), Vec::new());
@@ -91,7 +91,7 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
     };
     let stdio = [null.as_fd(), writer.as_fd(), writer.as_fd()];
     let (fds, streams) = ProgramFds { stdio, terminal: None, endpoint: None, cgroup: None }.send();
-    let streams = if matches!(plan.work, Work::Program { .. }) { &streams[..] } else { &[] };
+    let streams = if matches!(plan.work, CallWork::Program { .. }) { &streams[..] } else { &[] };
     worker.send(&ToWorker::Call { plan: Box::new(plan), fds }, streams).unwrap();
     drop(writer);
     let Received::Message(answer, _) = worker.receive::<FromWorker>().unwrap() else { panic!("no answer") };
@@ -127,9 +127,9 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
         let word = |text: &str| HostPath::from(text);
         let touch = || {
             let argv = vec![word("/bin/touch"), HostPath::from(made.clone())];
-            Work::program(argv, workspace.canonicalize().unwrap().into())
+            CallWork::program(argv, workspace.canonicalize().unwrap().into())
         };
-        let launcher = Launcher::start();
+        let launcher = TestLauncher::start();
         // The control: with every mechanism it is a program.
         let (_session, programs, _readers) = launcher.open(&plan("whole"));
         let (answer, printed) = call(&programs, touch());
@@ -149,12 +149,12 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
             assert!(!made.exists());
             for zygote in [&programs, &readers] {
                 let (answer, _) =
-                    call(zygote, Work::Tool { name: "read".to_owned(), paths: vec![word("/x")], limit: 1 });
+                    call(zygote, CallWork::Tool { name: "read".to_owned(), paths: vec![word("/x")], limit: 1 });
                 let FromWorker::Failed(failed) = answer else { panic!("{answer:?}") };
                 assert_eq!(failed.step, Step::Attempt, "{failed}");
             }
             // And what it is for.
-            let own = Work::program(vec![word("any"), word("own-pid")], word("/"));
+            let own = CallWork::program(vec![word("any"), word("own-pid")], word("/"));
             let (_, printed) = call(&programs, own);
             assert!(printed.contains("\"ok\":true"), "{printed}");
         }

@@ -18,23 +18,23 @@ use callgate_tests::skip;
 
 /// Says the same to everything, and remembers what it was asked.
 #[derive(Debug)]
-struct Host {
+struct SteadyPerson {
     answer: Option<Answer>,
     after: Mutex<Duration>,
     /// Done once, while it is asked.
-    first: Mutex<Option<Act>>,
+    first: Mutex<Option<DeferredAct>>,
     asked: Mutex<Vec<Arc<Question>>>,
 }
 
-struct Act(Box<dyn FnOnce() + Send>);
+struct DeferredAct(Box<dyn FnOnce() + Send>);
 
-impl std::fmt::Debug for Act {
+impl std::fmt::Debug for DeferredAct {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Act")
     }
 }
 
-impl Host {
+impl SteadyPerson {
     fn new(answer: Option<Answer>) -> Arc<Self> {
         Arc::new(Self { answer, after: Mutex::default(), first: Mutex::default(), asked: Mutex::default() })
     }
@@ -44,7 +44,7 @@ impl Host {
     }
 }
 
-impl Approver for Host {
+impl Approver for SteadyPerson {
     fn name(&self) -> &'static str {
         "host"
     }
@@ -52,7 +52,7 @@ impl Approver for Host {
     fn ask(&self, question: Arc<Question>) -> Asked {
         self.asked.lock().unwrap().push(question);
         let (answer, after) = (self.answer, *self.after.lock().unwrap());
-        if let Some(Act(act)) = self.first.lock().unwrap().take() {
+        if let Some(DeferredAct(act)) = self.first.lock().unwrap().take() {
             act();
         }
         Box::pin(async move {
@@ -65,11 +65,11 @@ impl Approver for Host {
     }
 }
 
-fn with_sessions(answer: Option<Answer>, test: impl AsyncFn(&Session, &Host, &std::path::Path)) {
+fn with_sessions(answer: Option<Answer>, test: impl AsyncFn(&Session, &SteadyPerson, &std::path::Path)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
-        let host = Host::new(answer);
+        let host = SteadyPerson::new(answer);
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let mut spec = SessionSpec::developer(workspace.path()).strength(strength);
@@ -227,7 +227,7 @@ fn s1_15_a_miss_of_the_list_is_asked_about() {
     let workspace = tempfile::tempdir().unwrap();
     runtime.block_on(async {
         let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-        let host = Host::new(Some(Answer::Once));
+        let host = SteadyPerson::new(Some(Answer::Once));
         let listed = "mode = \"allowlist\"\nallowlist = [\"write:src*\", \"bash:echo *\"]";
         let mut spec = with_manifest(workspace.path(), listed);
         spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
@@ -268,7 +268,7 @@ fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {
     let workspace = tempfile::tempdir().unwrap();
     runtime.block_on(async {
         let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-        let host = Host::new(Some(Answer::Reject));
+        let host = SteadyPerson::new(Some(Answer::Reject));
         let denies = "[[rules]]\npermission = \"write\"\npattern = \"denied\"\naction = \"deny\"";
         let mut spec = with_manifest(workspace.path(), denies);
         spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
@@ -296,9 +296,9 @@ fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {
 
 /// A watchdog of the host's, which says of a path in the workspace what is set.
 #[derive(Debug, Clone, Default)]
-struct Says(Arc<Mutex<(String, usize)>>);
+struct PathWatchdog(Arc<Mutex<(String, usize)>>);
 
-impl Says {
+impl PathWatchdog {
     /// Has it say this from now on, and returns how often it was asked so far.
     fn says(&self, verdict: &str) -> usize {
         let mut state = self.0.lock().unwrap();
@@ -307,7 +307,7 @@ impl Says {
     }
 }
 
-impl Watchdog for Says {
+impl Watchdog for PathWatchdog {
     fn judge(&self, _call: &CallFacts<'_>) -> Verdict {
         let mut state = self.0.lock().unwrap();
         state.1 += 1;
@@ -321,10 +321,15 @@ impl Watchdog for Says {
 }
 
 /// Runs `test` in a session of each strength in this mode, with such a watchdog and this person.
-fn with_watchdog(mode: Mode, answer: Answer, test: impl AsyncFn(&Session, &Says, &Host, &std::path::Path)) {
+fn with_watchdog(
+    mode: Mode,
+    answer: Answer,
+    test: impl AsyncFn(&Session, &PathWatchdog, &SteadyPerson, &std::path::Path),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
-        let (workspace, says, host) = (tempfile::tempdir().unwrap(), Says::default(), Host::new(Some(answer)));
+        let (workspace, says, host) =
+            (tempfile::tempdir().unwrap(), PathWatchdog::default(), SteadyPerson::new(Some(answer)));
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(mode);
@@ -414,7 +419,7 @@ fn x3_3_an_answer_is_void_if_the_program_is_another_by_then() {
         };
         script(&tool, "shown");
         script(&other, "swapped");
-        let host = Host::new(Some(answer));
+        let host = SteadyPerson::new(Some(answer));
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let argv = tool.display().to_string();
@@ -424,7 +429,7 @@ fn x3_3_an_answer_is_void_if_the_program_is_another_by_then() {
             let session = supervisor.open(spec).await.unwrap();
             let made = |name: &str| std::fs::remove_file(workspace.path().join(name)).is_ok();
             let (from, to) = (other.clone(), tool.clone());
-            *host.first.lock().unwrap() = Some(Act(Box::new(move || std::fs::rename(from, to).unwrap())));
+            *host.first.lock().unwrap() = Some(DeferredAct(Box::new(move || std::fs::rename(from, to).unwrap())));
             let denial = session.call("tool", json!({})).await.metadata.denial.unwrap();
             assert_eq!((denial.layer, denial.reason.as_str()), (Layer::Person, "what was approved has changed since"));
             assert!(!made("shown") && !made("swapped"), "nothing ran");
@@ -451,7 +456,7 @@ fn x3_3_a_stale_answer_is_void() {
         if touch().is_err() {
             return skip("root", "only root may touch /bin/bash");
         }
-        *host.first.lock().unwrap() = Some(Act(Box::new(move || touch().unwrap())));
+        *host.first.lock().unwrap() = Some(DeferredAct(Box::new(move || touch().unwrap())));
         let refused = bash(session, "echo x > made").await;
         let denial = refused.metadata.denial.unwrap();
         assert_eq!((denial.layer, denial.reason.as_str()), (Layer::Person, "what was approved has changed since"));
@@ -491,7 +496,7 @@ fn x0_18_whoever_is_asked_sees_that_a_credential_goes_along() {
             &credential("b.example", "http", "Authorization"),
         ]
         .concat();
-        let host = Host::new(Some(Answer::Reject));
+        let host = SteadyPerson::new(Some(Answer::Reject));
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let mut spec = with_manifest(workspace.path(), &lines).strength(strength);
@@ -544,7 +549,7 @@ fn s0_15_a_link_that_comes_later_refuses_the_call() {
             let link = link.clone();
             move || std::os::unix::fs::symlink("src", link).unwrap()
         };
-        *host.first.lock().unwrap() = Some(Act(Box::new(plant)));
+        *host.first.lock().unwrap() = Some(DeferredAct(Box::new(plant)));
         let refused = bash(session, "cp new src/made").await;
         assert_eq!(host.asked().len(), 1, "{refused:?}");
         assert_eq!(refused.metadata.denial.as_ref().map(|denial| denial.layer), Some(Layer::Rule), "{refused:?}");
@@ -630,7 +635,7 @@ fn e8_no_link_leads_elsewhere_what_a_person_approved() {
         std::os::unix::fs::symlink("deep", workspace.join("way")).unwrap();
         let (from, to) = (workspace.join("link"), workspace.join("swapped"));
         let swap = move || std::fs::rename(from, to).unwrap();
-        for (path, act) in [("link", None), ("way/file", None), ("swapped", Some(Act(Box::new(swap))))] {
+        for (path, act) in [("link", None), ("way/file", None), ("swapped", Some(DeferredAct(Box::new(swap))))] {
             *host.first.lock().unwrap() = act;
             let edit = json!({ "path": path, "old_string": "old", "new_string": "new" });
             for (tool, args) in [("edit", edit), ("write", json!({ "path": path, "content": "new" }))] {

@@ -397,12 +397,12 @@ fn x2_3_a_task_is_its_session_s() {
 
 /// Says yes for the session, and remembers what was shown.
 #[derive(Debug, Default)]
-struct Person {
+struct SessionPerson {
     asked: Mutex<Vec<String>>,
     times: AtomicU32,
 }
 
-impl Approver for Person {
+impl Approver for SessionPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -422,7 +422,7 @@ fn denial(result: &ResultEnvelope) -> Option<Layer> {
 /// with one input is none to another. Rules deny a task's command, and any of the tools.
 #[test]
 fn x2_5_rules_and_people_decide_about_tasks() {
-    let person = Arc::new(Person::default());
+    let person = Arc::new(SessionPerson::default());
     let shared = Arc::clone(&person);
     in_sessions(
         move |spec| {

@@ -18,12 +18,12 @@ use super::{STRENGTHS, callgate, in_sessions, output, runs, until};
 
 /// Keeps what it is asked, and what of the batch is there at that moment.
 #[derive(Debug)]
-struct Person {
+struct BatchPerson {
     workspace: PathBuf,
     asked: Mutex<Vec<(String, Vec<String>)>>,
 }
 
-impl Approver for Person {
+impl Approver for BatchPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -57,7 +57,7 @@ fn x1_22_c_17_all_are_asked_about_before_any_runs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
-        let person = Arc::new(Person { workspace: workspace.path().to_owned(), asked: Mutex::default() });
+        let person = Arc::new(BatchPerson { workspace: workspace.path().to_owned(), asked: Mutex::default() });
         runtime.block_on(async {
             let spec = SessionSpec::developer(workspace.path()).strength(strength).mode(Mode::Ask);
             let allowed = Rule::new("bash", Action::Allow).pattern("touch free*");
@@ -141,9 +141,9 @@ fn x1_22_c_17_readers_meet_and_others_run_alone_in_order() {
 
 /// Never answers.
 #[derive(Debug)]
-struct Silent(Arc<tokio::sync::Notify>);
+struct SilentPerson(Arc<tokio::sync::Notify>);
 
-impl Approver for Silent {
+impl Approver for SilentPerson {
     fn name(&self) -> &'static str {
         "silent"
     }
@@ -172,7 +172,7 @@ fn x1_22_s0_69_an_abort_ends_all_that_is_in_flight() {
                 .strength(strength)
                 .rule(RuleScope::Session, rule)
                 .rule(RuleScope::Session, allow)
-                .approver(Arc::new(Silent(Arc::clone(&asked))));
+                .approver(Arc::new(SilentPerson(Arc::clone(&asked))));
             let session = supervisor.open(spec).await.unwrap();
             let mut events = session.events();
             let digits: String =

@@ -117,9 +117,9 @@ fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
 }
 
 /// Traces of a line: its output and exit status.
-type Left = (String, i64);
+type LineTraces = (String, i64);
 
-fn outside(env: &TestEnv, line: &str) -> Left {
+fn outside(env: &TestEnv, line: &str) -> LineTraces {
     let home = env.outside().display().to_string();
     let bare = env.bare().variable("HOME", &home);
     let bare = VARIABLES.iter().fold(bare, |bare, (name, value)| bare.variable(name, value));
@@ -128,7 +128,7 @@ fn outside(env: &TestEnv, line: &str) -> Left {
 }
 
 /// Traces that it leaves, or what was refused to it.
-async fn inside(session: &Session, env: &TestEnv, line: &str) -> Result<Left, String> {
+async fn inside(session: &Session, env: &TestEnv, line: &str) -> Result<LineTraces, String> {
     let result = session.call("bash", json!({ "command": format!("{PRELUDE}\n{line}") })).await;
     let refused = result.metadata.changes.as_ref().is_some_and(|changes| !changes.not_started.is_empty());
     if result.kind != Outcome::Output || refused {
@@ -173,7 +173,7 @@ fn tree(top: &Path) -> Tree {
 /// Runs all lines in one session of each target, and outside once for each user.
 fn same_inside(lines: &[&str], shell: impl Fn(&TestEnv) -> Value) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let bare: RefCell<HashMap<u32, (Vec<Left>, Tree)>> = RefCell::default();
+    let bare: RefCell<HashMap<u32, (Vec<LineTraces>, Tree)>> = RefCell::default();
     matrix(Host::STRENGTHS, |target| {
         let mut bare = bare.borrow_mut();
         let (wanted, kept) = bare.entry(target.user.uid()).or_insert_with(|| {

@@ -17,7 +17,7 @@ use callgate::{Launcher, Layer, Outcome, Session, SessionSpec, Stdio, StrengthCh
 use callgate_tests::{Binaries, Host, Target, TestEnv, User, matrix, matrix_as, repetitions};
 use serde_json::{Value, json};
 
-use self::lines::{Generator, Granted, HARD_LINK, Hidden};
+use self::lines::{Generator, GrantedResult, HARD_LINK, Hidden};
 
 const LINES: usize = 1000;
 
@@ -37,7 +37,7 @@ fn seed() -> u64 {
 }
 
 /// The lines, all different, and the ways that must be among them.
-fn generated() -> (Vec<Hidden>, Vec<(&'static str, Granted)>) {
+fn generated() -> (Vec<Hidden>, Vec<(&'static str, GrantedResult)>) {
     let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter();
     let loader = loader.into_iter().find(|path| Path::new(path).is_file());
     let mut generator = Generator::new(seed(), loader);
@@ -77,12 +77,12 @@ fn prepare(env: &TestEnv, group: &str) -> Vec<PathBuf> {
 
 /// Results of lines: those that started it, by their number, for each way how many of how many.
 #[derive(Default)]
-struct Tally {
+struct LineTally {
     ran: usize,
     ways: BTreeMap<&'static str, (usize, usize)>,
 }
 
-impl Tally {
+impl LineTally {
     fn count(&mut self, hidden: &Hidden, ran: bool) {
         self.ran += usize::from(ran);
         for way in &hidden.ways {
@@ -174,13 +174,13 @@ fn most_start(target: Target) {
     let env = TestEnv::new(target);
     let directories = prepare(&env, "granted");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (mut tally, mut never, mut failed) = (Tally::default(), Tally::default(), Vec::new());
+    let (mut tally, mut never, mut failed) = (LineTally::default(), LineTally::default(), Vec::new());
     runtime.block_on(async {
         let hard = format!("{{workspace}}/{HARD_LINK}");
         let session = session(&env, &[json!({ "cmd": "touch" }), json!({ "cmd": hard })]).await;
         for (hidden, directory) in lines.iter().zip(&directories) {
             let told = run(&session, hidden, directory).await;
-            let stays = hidden.ways.iter().any(|way| ways.contains(&(*way, Granted::Stays)));
+            let stays = hidden.ways.iter().any(|way| ways.contains(&(*way, GrantedResult::Stays)));
             (if stays { &mut never } else { &mut tally }).count(hidden, made(directory));
             if !stays && !made(directory) {
                 failed.push((hidden, told));
@@ -193,7 +193,7 @@ fn most_start(target: Target) {
     assert!(tally.ran * 10 >= lines.len() * 6, "only {}: {failed:#?}", tally.ran);
     for (way, granted) in ways {
         let (some, all) = tally.ways.get(way).copied().unwrap_or_default();
-        assert!(granted == Granted::Stays || some > 0, "{way}: {some} of {all}: {failed:#?}");
+        assert!(granted == GrantedResult::Stays || some > 0, "{way}: {some} of {all}: {failed:#?}");
     }
     assert!(failed.is_empty(), "seed {}: {failed:#?}", seed());
 }
@@ -204,7 +204,7 @@ fn c2_a_thousand_hidden_lines_start_a_program_outside() {
     let (lines, ways) = generated();
     let env = TestEnv::new(Target { host: Host::Namespaces, user: User::Ordinary });
     let directories = prepare(&env, "bare");
-    let mut tally = Tally::default();
+    let mut tally = LineTally::default();
     let mut failed = Vec::new();
     for (hidden, directory) in lines.iter().zip(&directories) {
         let path = "/usr/local/bin:/usr/bin:/bin";

@@ -19,7 +19,7 @@ use super::{STRENGTHS, callgate, until};
 
 /// Answers of somebody who is asked, in order; then they say nothing.
 #[derive(Debug, Default)]
-struct Person {
+struct ScriptedPerson {
     replies: Mutex<VecDeque<Option<Reply>>>,
     asked: Mutex<Vec<String>>,
     /// How many questions they have before them.
@@ -28,23 +28,23 @@ struct Person {
 }
 
 /// A question that is before somebody until it is dropped.
-struct Before(Arc<AtomicU32>);
+struct PendingQuestion(Arc<AtomicU32>);
 
-impl Drop for Before {
+impl Drop for PendingQuestion {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Person {
+impl ScriptedPerson {
     fn new(replies: impl IntoIterator<Item = Option<Reply>>) -> Arc<Self> {
         Arc::new(Self { replies: Mutex::new(replies.into_iter().collect()), ..Self::default() })
     }
 
-    fn is_asked(&self, what: &str) -> Before {
+    fn is_asked(&self, what: &str) -> PendingQuestion {
         self.asked.lock().unwrap().push(what.to_owned());
         self.most.fetch_max(self.before.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        Before(Arc::clone(&self.before))
+        PendingQuestion(Arc::clone(&self.before))
     }
 
     fn asked(&self) -> Vec<String> {
@@ -52,7 +52,7 @@ impl Person {
     }
 }
 
-impl Approver for Person {
+impl Approver for ScriptedPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -153,9 +153,9 @@ fn text(envelope: &ResultEnvelope) -> &str {
 /// X1-18, X1-20, S0-28: of several who are asked the first answer counts, and the others' questions are withdrawn.
 #[test]
 fn x1_18_x1_20_the_first_answer_wins_and_the_others_are_dismissed() {
-    let silent = Person::new([]);
+    let silent = ScriptedPerson::new([]);
     let spec = |spec: SessionSpec| {
-        spec.approver(silent.clone()).approver(Person::new([answers(&["blue"])])).approver(Arc::new(Approves))
+        spec.approver(silent.clone()).approver(ScriptedPerson::new([answers(&["blue"])])).approver(Arc::new(Approves))
     };
     in_sessions(spec, async |session| {
         assert_eq!(data(asks(session, "Which?").await), json!({ "answers": [["blue"]] }));
@@ -168,7 +168,7 @@ fn x1_18_x1_20_the_first_answer_wins_and_the_others_are_dismissed() {
 #[test]
 fn x1_20_a_person_has_one_question_at_a_time() {
     for _ in 0..3 {
-        let person = Person::new((0..8).map(|_| answers(&["yes"])));
+        let person = ScriptedPerson::new((0..8).map(|_| answers(&["yes"])));
         let shared = Arc::clone(&person);
         in_sessions(
             move |spec| spec.approver(shared.clone()),
@@ -212,7 +212,7 @@ fn x1_19_what_is_no_answer_has_a_name() {
         (vec![], Unanswered::TooLate(short), ErrorCode::InteractionTimeout),
     ] {
         let patience = if replies.is_empty() { short } else { long };
-        let replies = move || Person::new(replies.clone());
+        let replies = move || ScriptedPerson::new(replies.clone());
         in_sessions(
             |spec| spec.approver(replies()).patience(patience),
             async |session| {
@@ -231,7 +231,7 @@ fn x1_19_what_is_no_answer_has_a_name() {
         );
     }
     in_sessions(
-        |spec| spec.approver(Person::new([answers(&["a"])])).patience(Duration::ZERO),
+        |spec| spec.approver(ScriptedPerson::new([answers(&["a"])])).patience(Duration::ZERO),
         async |session| {
             let why = session.inquire(vec![Query::new("Which?", Vec::new())]).await.unwrap_err();
             assert_eq!((&why, why.code()), (&Unanswered::NoTime, ErrorCode::TimeoutMsInvalid));
@@ -239,7 +239,9 @@ fn x1_19_what_is_no_answer_has_a_name() {
     );
     // Another one's answer still counts; S0-29: who can only approve is nobody, and the words are the same.
     let both = |spec: SessionSpec| {
-        spec.approver(Person::new([many()])).approver(Person::new([None])).approver(Person::new([answers(&["c"])]))
+        spec.approver(ScriptedPerson::new([many()]))
+            .approver(ScriptedPerson::new([None]))
+            .approver(ScriptedPerson::new([answers(&["c"])]))
     };
     in_sessions(both, async |session| assert_eq!(data(asks(session, "Which?").await), json!({ "answers": [["c"]] })));
     let texts = Mutex::new(Vec::new());

@@ -69,10 +69,10 @@ fn count() -> Tool {
 }
 
 /// Questions for a server, each with where its answer goes.
-type Asked = (Value, oneshot::Sender<Result<Value, String>>);
+type ModelQuestion = (Value, oneshot::Sender<Result<Value, String>>);
 
 /// A server's tool; the server starts when there is a session for it to be confined in.
-fn upper(questions: mpsc::UnboundedSender<Asked>) -> Tool {
+fn upper(questions: mpsc::UnboundedSender<ModelQuestion>) -> Tool {
     let handler = move |call: HandlerCall| {
         let (answer, answered) = oneshot::channel();
         let sent = questions.send((call.args, answer));
@@ -85,7 +85,7 @@ fn upper(questions: mpsc::UnboundedSender<Asked>) -> Tool {
 }
 
 /// A server in the session's sandbox, a line of JSON for each question and answer.
-async fn serve(session: &Session, mut questions: mpsc::UnboundedReceiver<Asked>) {
+async fn serve(session: &Session, mut questions: mpsc::UnboundedReceiver<ModelQuestion>) {
     const SERVER: &str =
         "import json, sys\nfor line in sys.stdin:\n    print(json.dumps(json.loads(line)['text'].upper()), flush=True)";
     let (input, to) = std::io::pipe().unwrap();

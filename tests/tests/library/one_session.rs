@@ -109,7 +109,7 @@ fn a_session_for_another_user_opens_every_time() {
 
 /// The processes below this one, by their names.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct OwnProcesses {
     /// The broker and its two zygotes.
     pub(super) lasting: [u32; 3],
     /// Those of calls, and those that wait for the next.
@@ -122,7 +122,7 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
-impl Family {
+impl OwnProcesses {
     pub(super) fn look() -> Self {
         let called = |of: u32, name: &str| {
             let named =
@@ -150,7 +150,7 @@ fn inside(pid: u32) -> Option<u32> {
 }
 
 /// Findings of `besiege`: for each process, each way in, the names of its answers.
-type Answers = BTreeMap<u32, BTreeMap<String, BTreeSet<String>>>;
+type SiegeAnswers = BTreeMap<u32, BTreeMap<String, BTreeSet<String>>>;
 
 /// With namespaces /proc shows a call its own processes only: others do not exist there, or, where the broker has looked at
 /// them a moment ago and the kernel still has their names at hand, may not be looked at (proc(5), `hidepid`).
@@ -189,7 +189,7 @@ fn refusals(target: Target, gone: bool, traces: bool) -> BTreeMap<String, BTreeS
 }
 
 #[track_caller]
-fn assert_refused(answers: &Answers, pid: u32, refusals: &BTreeMap<String, BTreeSet<String>>) {
+fn assert_refused(answers: &SiegeAnswers, pid: u32, refusals: &BTreeMap<String, BTreeSet<String>>) {
     let found = answers.get(&pid).unwrap_or_else(|| panic!("{pid} was not found: {answers:?}"));
     for (way, allowed) in refusals {
         let answers = found.get(way).unwrap_or_else(|| panic!("{pid}: {way} was not tried"));
@@ -218,7 +218,7 @@ fn besieged(capabilities: &[&str]) {
         let done = || fs::read(&rounds).map_or(0, |lines| lines.len());
         // The zygotes have told of their first workers before a call can be made.
         assert_eq!(output(session, "echo fine").await, "fine\n");
-        let family = Family::look();
+        let family = OwnProcesses::look();
         let named = family.lasting.map(|pid| inside(pid).unwrap());
         let before = family.lasting.map(condition_of);
         let [broker, programs, readers] = named;
@@ -230,7 +230,7 @@ fn besieged(capabilities: &[&str]) {
             for number in 0..12 {
                 let mut there = BTreeSet::new();
                 until("a worker stands ready", || {
-                    there = Family::look().workers;
+                    there = OwnProcesses::look().workers;
                     !there.is_subset(&known)
                 })
                 .await;
@@ -266,7 +266,7 @@ fn besieged(capabilities: &[&str]) {
         let (attacked, workers) = tokio::join!(attack, calls);
         let report = fs::read_to_string(workspace.join("report")).unwrap();
         let report: Value = serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {attacked:?}"));
-        let answers: Answers = serde_json::from_value(report["answers"].clone()).unwrap();
+        let answers: SiegeAnswers = serde_json::from_value(report["answers"].clone()).unwrap();
         for pid in named {
             assert_refused(&answers, pid, &refusals(env.target(), false, traces));
         }
@@ -281,12 +281,12 @@ fn besieged(capabilities: &[&str]) {
         assert_eq!(output(session, "echo fine").await, "fine\n");
 
         // The control: bare, the same user gets in everywhere. Only there: a sweep would reach the whole host.
-        let ready = Family::look().workers.into_iter().max().unwrap();
+        let ready = OwnProcesses::look().workers.into_iter().max().unwrap();
         let pids: Vec<u32> = family.lasting.into_iter().chain([ready]).collect();
         let words: Vec<String> = pids.iter().map(u32::to_string).collect();
         let siege: Vec<&str> = ["besiege", ".", "0"].into_iter().chain(words.iter().map(String::as_str)).collect();
         let bare = env.bare().probe(&siege);
-        let answers: Answers = serde_json::from_value(bare.assert_ok().fact("answers")).unwrap();
+        let answers: SiegeAnswers = serde_json::from_value(bare.assert_ok().fact("answers")).unwrap();
         for pid in pids {
             let found = &answers[&pid];
             for way in refusals(env.target(), false, traces).keys() {
@@ -482,17 +482,17 @@ fn d12_a_worker_that_is_killed_before_its_call_is_passed_over() {
         for _ in 0..5 {
             assert_eq!(output(session, "echo fine").await, "fine\n");
             // Without those that are on their way out.
-            let mut workers = Family::look().workers;
+            let mut workers = OwnProcesses::look().workers;
             until("they have settled", || {
                 std::thread::sleep(std::time::Duration::from_millis(100));
-                let now = Family::look().workers;
+                let now = OwnProcesses::look().workers;
                 std::mem::replace(&mut workers, now.clone()) == now
             })
             .await;
             assert!(workers.len() >= 2, "the control: one of each zygote stands ready, {workers:?}");
             let words = workers.iter().map(u32::to_string);
             assert!(Command::new("kill").arg("-9").args(words).status().unwrap().success());
-            until("they are gone", || Family::look().workers.is_disjoint(&workers)).await;
+            until("they are gone", || OwnProcesses::look().workers.is_disjoint(&workers)).await;
             assert_eq!(output(session, "echo fine").await, "fine\n");
             let read = session.call("read", json!({ "path": "file" })).await;
             assert_eq!(read.data.as_ref().map(|data| &data["content"]), Some(&json!("fine")), "{read:?}");

@@ -18,9 +18,9 @@ use super::{STRENGTHS, callgate};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Xorshift: the same numbers each time.
-struct Dice(u64);
+struct PdfDice(u64);
 
-impl Dice {
+impl PdfDice {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -30,7 +30,7 @@ impl Dice {
 }
 
 /// A file with one to four things done to it that its writer did not.
-fn mutated(original: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn mutated(original: &[u8], dice: &mut PdfDice) -> Vec<u8> {
     let mut bytes = original.to_vec();
     for _ in 0..=dice.below(4) {
         let at = dice.below(bytes.len());
@@ -102,7 +102,7 @@ fn s2_2_x2_13_mutated_pdfs_are_read_or_refused() {
         .map(|name| fs::read(documents.join(name)).unwrap())
         .into();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut dice = Dice(0x5eed_0f9d_f5a1);
+    let mut dice = PdfDice(0x5eed_0f9d_f5a1);
     let (mut were_read, mut were_refused) = (0, 0);
     let mutations = repetitions(100, 500);
     for strength in STRENGTHS {

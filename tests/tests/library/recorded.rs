@@ -19,12 +19,12 @@ use super::{STRENGTHS, callgate, until};
 
 /// Gives one answer, or none ever.
 #[derive(Debug, Default)]
-struct Person {
+struct RecordedPerson {
     answer: Option<Answer>,
     asked: AtomicU32,
 }
 
-impl Approver for Person {
+impl Approver for RecordedPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -130,7 +130,7 @@ fn s0_43_s1_6_events_are_replayed_as_they_were_heard() {
 #[test]
 fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
     with_stores(async |supervisor, store, spec| {
-        let always = Arc::new(Person { answer: Some(Answer::Always), ..Person::default() });
+        let always = Arc::new(RecordedPerson { answer: Some(Answer::Always), ..RecordedPerson::default() });
         let asked = |times| assert_eq!(always.asked.load(Ordering::Relaxed), times);
         let open = async |id: Option<&str>| {
             let mut spec = spec().mode(Mode::Ask).approver(always.clone());
@@ -210,7 +210,7 @@ fn c_6_a_fork_of_a_halted_session_is_halted() {
 #[test]
 fn x1_31_an_approval_with_a_secret_is_not_written_down() {
     with_stores(async |supervisor, store, spec| {
-        let always = Arc::new(Person { answer: Some(Answer::Always), ..Person::default() });
+        let always = Arc::new(RecordedPerson { answer: Some(Answer::Always), ..RecordedPerson::default() });
         let asked = |times| assert_eq!(always.asked.load(Ordering::Relaxed), times);
         let session = supervisor.open(spec().mode(Mode::Ask).approver(always.clone())).await.unwrap();
         let secret = "echo sk-abcdefghijklmnop";
@@ -238,7 +238,7 @@ fn x1_31_an_approval_with_a_secret_is_not_written_down() {
 #[test]
 fn x0_56_x0_57_a_question_outlives_a_crash() {
     with_stores(async |supervisor, store, spec| {
-        let silent = Arc::new(Person::default());
+        let silent = Arc::new(RecordedPerson::default());
         let session = supervisor.open(spec().mode(Mode::Ask).approver(silent.clone())).await.unwrap();
         let (id, place) = (session.id().to_owned(), tempfile::tempdir().unwrap());
         let call = session.call("bash", json!({ "command": "touch ran" }));

@@ -15,21 +15,21 @@ use Action::{Allow, Ask, Deny};
 use RuleScope::{Manifest as Author, Project, Session as Here};
 
 /// A scope, a permission, a pattern (the empty one is none) and an action.
-type Line = (RuleScope, &'static str, &'static str, Action);
+type ScopeLine = (RuleScope, &'static str, &'static str, Action);
 
 /// A tool and its arguments.
-type Call = (&'static str, Value);
+type ScopedCall = (&'static str, Value);
 
 /// Rules, and what calls get under them.
-type Row<'a> = (&'a [Line], &'a [(Call, Action)]);
+type ScopeRow<'a> = (&'a [ScopeLine], &'a [(ScopedCall, Action)]);
 
-fn rule((_, permission, pattern, action): Line) -> Rule {
+fn rule((_, permission, pattern, action): ScopeLine) -> Rule {
     let rule = Rule::new(permission, action);
     if pattern.is_empty() { rule } else { rule.pattern(pattern) }
 }
 
 /// The author's rules as a manifest has them, above the workspace to write and any program.
-fn manifest(rules: &[Line]) -> String {
+fn manifest(rules: &[ScopeLine]) -> String {
     let mut text = String::new();
     for (_, permission, pattern, action) in rules.iter().filter(|(scope, ..)| *scope == Author) {
         write!(text, "[[rules]]\npermission = {permission:?}\naction = \"{action}\"\n").unwrap();
@@ -41,7 +41,7 @@ fn manifest(rules: &[Line]) -> String {
 }
 
 /// Runs `test` in a session of each strength with these rules, and with nobody to ask.
-fn with_manifest(text: &str, rules: &[Line], mode: Mode, test: impl AsyncFn(&Session, &Path)) {
+fn with_manifest(text: &str, rules: &[ScopeLine], mode: Mode, test: impl AsyncFn(&Session, &Path)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
@@ -60,19 +60,19 @@ fn with_manifest(text: &str, rules: &[Line], mode: Mode, test: impl AsyncFn(&Ses
     }
 }
 
-fn with_rules(rules: &[Line], mode: Mode, test: impl AsyncFn(&Session, &Path)) {
+fn with_rules(rules: &[ScopeLine], mode: Mode, test: impl AsyncFn(&Session, &Path)) {
     with_manifest(&manifest(rules), rules, mode, test);
 }
 
-fn write(path: &str) -> Call {
+fn write(path: &str) -> ScopedCall {
     ("write", json!({ "path": path, "content": "new" }))
 }
 
-fn read(path: &str) -> Call {
+fn read(path: &str) -> ScopedCall {
     ("read", json!({ "path": path }))
 }
 
-fn bash(command: &str) -> Call {
+fn bash(command: &str) -> ScopedCall {
     ("bash", json!({ "command": command }))
 }
 
@@ -89,7 +89,7 @@ fn outcome(result: &ResultEnvelope) -> Action {
 /// That it was made if it was allowed, and that nothing was if it was not.
 async fn assert_outcome(
     (session, workspace): (&Session, &Path),
-    (tool, args): Call,
+    (tool, args): ScopedCall,
     wanted: Action,
     why: &dyn std::fmt::Debug,
 ) {
@@ -106,7 +106,7 @@ async fn assert_outcome(
 /// made it and in whatever order they came; scope and strictness count only where two are equally specific.
 #[test]
 fn s0_49_s0_50_s0_51_s0_53_s0_54_the_most_specific_rule_of_three_scopes_decides() {
-    let table: &[Row<'_>] = &[
+    let table: &[ScopeRow<'_>] = &[
         // S0-52: where no rule matches, a person is asked.
         (&[], &[(write("a"), Ask), (bash("echo a"), Ask)]),
         // S0-50: a tool's id, a capability, and everything. S0-53: of each scope.
@@ -200,7 +200,7 @@ fn s0_55_no_session_or_project_lifts_what_a_manifest_denies() {
     let allows = [(Here, "write", "docs/a", Allow), (Project, "write", "docs/b", Allow), (Here, "*", "", Allow)];
     let later = rule((Here, "write", "docs/c", Allow));
     for mode in [Mode::Ask, Mode::Yolo] {
-        let rules: Vec<Line> = std::iter::once(denies(Author)).chain(allows).collect();
+        let rules: Vec<ScopeLine> = std::iter::once(denies(Author)).chain(allows).collect();
         with_rules(&rules, mode, async |session, workspace| {
             let at = (session, workspace);
             session.add_rule(&later).unwrap();
@@ -211,7 +211,7 @@ fn s0_55_no_session_or_project_lifts_what_a_manifest_denies() {
             assert_outcome(at, write("a"), Allow, &"the control: beside it").await;
         });
         for other in [Here, Project] {
-            let rules: Vec<Line> = std::iter::once(denies(other)).chain(allows).collect();
+            let rules: Vec<ScopeLine> = std::iter::once(denies(other)).chain(allows).collect();
             with_rules(&rules, mode, async |session, workspace| {
                 let at = (session, workspace);
                 session.add_rule(&later).unwrap();

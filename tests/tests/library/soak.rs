@@ -13,7 +13,7 @@ use callgate::{Launcher, Outcome, Session, SessionSpec, Supervisor};
 use callgate_tests::repetitions;
 use serde_json::json;
 
-use super::one_session::{Family, children};
+use super::one_session::{OwnProcesses, children};
 use super::{STRENGTHS, callgate, until};
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -216,7 +216,7 @@ fn a_process_killed_at_any_moment_leaves_nothing_behind() {
                     .mode(callgate::policy::mode::Mode::Yolo);
                 let session = supervisor.open(spec).await.unwrap();
                 assert_eq!(super::output(&session, "echo fine").await, "fine\n");
-                let family = Family::look();
+                let family = OwnProcesses::look();
                 let workers: Vec<u32> = family.workers.iter().copied().collect();
                 let (name, victim) = match dice(&mut state) % 4 {
                     0 => ("broker", family.lasting[0]),

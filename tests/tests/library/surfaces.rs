@@ -106,16 +106,16 @@ impl Approver for Refuses {
 }
 
 /// One call by the tool's own name and arguments, and the same by a surface's.
-struct Twin {
+struct SurfaceTwin {
     own: (&'static str, Value),
     seen: Vec<(Surface, &'static str, Value)>,
 }
 
-fn twin(own: (&'static str, Value), seen: impl IntoIterator<Item = (Surface, &'static str, Value)>) -> Twin {
-    Twin { own, seen: seen.into_iter().collect() }
+fn twin(own: (&'static str, Value), seen: impl IntoIterator<Item = (Surface, &'static str, Value)>) -> SurfaceTwin {
+    SurfaceTwin { own, seen: seen.into_iter().collect() }
 }
 
-fn twins() -> Vec<Twin> {
+fn twins() -> Vec<SurfaceTwin> {
     use Surface::{Deepseek, Engine, Rho};
     let mut all = Vec::new();
     for path in ["a", "src/b.rs", "../out", "/etc/passwd", ".git/hooks/pre-commit", "secret/key", "new/dir/file"] {
@@ -252,8 +252,9 @@ fn c_22_rules_for_the_locked_names_hold_under_each_surface() {
             let own = opened(&supervisor, (workspace.path(), rules, Surface::Locked)).await;
             for (surface, _) in SURFACES {
                 let seen = opened(&supervisor, (workspace.path(), rules, surface)).await;
-                let of_surface =
-                    |twin: &'_ Twin| twin.seen.iter().filter(|one| one.0 == surface).cloned().collect::<Vec<_>>();
+                let of_surface = |twin: &'_ SurfaceTwin| {
+                    twin.seen.iter().filter(|one| one.0 == surface).cloned().collect::<Vec<_>>()
+                };
                 for twin in &twins {
                     for (_, name, args) in of_surface(twin) {
                         let (tool, own_args) = (twin.own.0, &twin.own.1);

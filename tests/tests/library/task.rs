@@ -21,15 +21,15 @@ use super::one_session::children;
 use super::{STRENGTHS, callgate, output, runs, until};
 
 /// Runs every agent by one closure.
-struct By<F>(F);
+struct ClosureRunner<F>(F);
 
-impl<F> std::fmt::Debug for By<F> {
+impl<F> std::fmt::Debug for ClosureRunner<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("By")
     }
 }
 
-impl<F, A> AgentRunner for By<F>
+impl<F, A> AgentRunner for ClosureRunner<F>
 where
     F: Fn(AgentTask) -> A + Send + Sync,
     A: Future<Output = Result<String, String>> + Send + 'static,
@@ -44,7 +44,7 @@ where
     F: Fn(AgentTask) -> A + Send + Sync + 'static,
     A: Future<Output = Result<String, String>> + Send + 'static,
 {
-    Arc::new(By(run))
+    Arc::new(ClosureRunner(run))
 }
 
 pub(super) fn manifest(text: &str) -> Manifest {
@@ -249,9 +249,9 @@ fn x0_28_c_12_depth_and_number_are_bounded() {
 
 /// Says yes for always.
 #[derive(Debug, Default)]
-struct Person(Mutex<Vec<String>>);
+struct AlwaysPerson(Mutex<Vec<String>>);
 
-impl Approver for Person {
+impl Approver for AlwaysPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -316,7 +316,7 @@ action = "deny"
             }
             Ok(all)
         });
-        let person = Arc::new(Person::default());
+        let person = Arc::new(AlwaysPerson::default());
         let spec = spec(workspace, strength, TEXT).agent_runner(runner).approver(person.clone());
         let session = supervisor(None).open(spec).await.unwrap();
         session.add_rule(&Rule::new("bash", Action::Deny).pattern("touch la*")).unwrap();

@@ -108,18 +108,18 @@ fn c12_calls_do_not_write_the_program_of_an_agent() {
 
 /// Answers by what is asked, and keeps it.
 #[derive(Debug)]
-struct Person {
+struct KeepingPerson {
     answer: Answer,
     asked: Mutex<Vec<Arc<Question>>>,
 }
 
-impl Person {
+impl KeepingPerson {
     fn who_says(answer: Answer) -> Arc<Self> {
         Arc::new(Self { answer, asked: Mutex::default() })
     }
 }
 
-impl Approver for Person {
+impl Approver for KeepingPerson {
     fn name(&self) -> &'static str {
         "person"
     }
@@ -163,7 +163,7 @@ fn s0_15_s0_56_x0_25_rules_about_programs_hold_for_an_agent_s() {
         // Also where a rule about `task` itself lets it pass: it is the more specific one, and says nothing of programs.
         let asks = with(&format!("{allow}[[rules]]\npermission = \"shell.run\"\naction = \"ask\"\n"));
         for (says, runs) in [(Answer::Reject, false), (Answer::Once, true)] {
-            let person = Person::who_says(says);
+            let person = KeepingPerson::who_says(says);
             let spec = spec(workspace, strength, &asks).approver(person.clone());
             let session = supervisor(None).open(spec).await.unwrap();
             let done = task(&session, "sh", "x").await;

@@ -521,10 +521,10 @@ fn rg_bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-type Lines = BTreeMap<PathBuf, Vec<(u64, Vec<u8>)>>;
+type FileLines = BTreeMap<PathBuf, Vec<(u64, Vec<u8>)>>;
 
-fn rg_matches(directory: &Path, words: &[&str]) -> Lines {
-    let mut found = Lines::new();
+fn rg_matches(directory: &Path, words: &[&str]) -> FileLines {
+    let mut found = FileLines::new();
     for line in ripgrep(directory, &[&["--json"], words, &["./"]].concat()).split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
         if message["type"] != "match" {
@@ -578,14 +578,14 @@ fn s0_14_c_27_grep_finds_what_ripgrep_finds() {
             }
             let (entries, _) = all_entries(session, "grep", "matches", arguments.clone()).await;
             let mut order = Vec::new();
-            let mut ours = Lines::new();
+            let mut ours = FileLines::new();
             for entry in &entries {
                 let path = path_of(entry);
                 order.push((path.clone(), entry["line"].as_u64().unwrap()));
                 ours.entry(path).or_default().push((entry["line"].as_u64().unwrap(), text_of(entry)));
             }
             assert!(order.is_sorted(), "{arguments}");
-            let names = |lines: &Lines| lines.keys().cloned().collect::<Vec<_>>();
+            let names = |lines: &FileLines| lines.keys().cloned().collect::<Vec<_>>();
             assert_eq!(names(&ours), names(&theirs), "{arguments}");
             for (path, lines) in &theirs {
                 let found = &ours[path];

@@ -182,8 +182,8 @@ fn c14_what_the_watchdog_saw_is_what_runs() {
 #[test]
 fn s0_57_s0_59_a_person_is_asked_about_a_program() {
     #[derive(Debug)]
-    struct Person(Option<Answer>, Arc<Mutex<Vec<Arc<Question>>>>);
-    impl Approver for Person {
+    struct WatchedPerson(Option<Answer>, Arc<Mutex<Vec<Arc<Question>>>>);
+    impl Approver for WatchedPerson {
         fn name(&self) -> &'static str {
             "person"
         }
@@ -198,7 +198,7 @@ fn s0_57_s0_59_a_person_is_asked_about_a_program() {
         with_sessions(
             |spec| {
                 spec.watchdogs.push(Arc::new(Sees { asks: true, ..Sees::new("WORD") }));
-                spec.approvers.push(Arc::new(Person(answer, Arc::clone(&questions))));
+                spec.approvers.push(Arc::new(WatchedPerson(answer, Arc::clone(&questions))));
             },
             async |session, workspace| {
                 let result = bash(session, "for n in 1 2; do sh -c 'touch WORD'; done").await;

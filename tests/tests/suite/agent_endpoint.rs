@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, eventually, matrix};
 use libc::{EACCES, ENOENT};
 use serde_json::{Value, json};
 
-use super::mcp::{Client, Person, text, user, wrong};
+use super::mcp::{PersonAnswer, StdioClient, text, user, wrong};
 
 /// Functions that all of these programs have in common: `request` sends and waits for the answer, whatever comes in
 /// between.
@@ -70,7 +70,7 @@ fn manifest(top: &str, agents: &[(&str, &str, &str)]) -> String {
     format!("{top}\n{fs}\n[[requires.shell]]\ncmd = \"*\"\n{agents}")
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -153,11 +153,11 @@ fn a_trace_is_passed_on_to_the_calls_of_an_agent() {
         let program = "result = call(begin(), \"bash\", command=\"true\")\n\
                        tell(trace=result[\"_meta\"][\"callgate/envelope\"][\"metadata\"].get(\"traceparent\"))\n";
         env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", program)]));
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
         for (said, passed_on) in [(TRACE, json!(TRACE)), ("00-x", Value::Null)] {
             let mut params = task("child", false);
             params["_meta"] = json!({ "traceparent": said });
-            let done = client.request("tools/call", params, Person::Nobody);
+            let done = client.request("tools/call", params, PersonAnswer::Nobody);
             assert_eq!(done["result"]["_meta"]["callgate/envelope"]["metadata"]["traceparent"], passed_on, "{done}");
             assert_eq!(told(&done["result"]["structuredContent"])["trace"], passed_on, "{done}");
         }
@@ -193,10 +193,10 @@ tell(tried=said(tried), told="CALLGATE_MCP" in mine, where=where)
         let second = "stream = begin()\ntell(wrote=said(call(stream, \"write\", path=\"b\", content=\"x\")))\n";
         let agents = [("first", "", first), ("second", "ceiling.fs.write = []", second)];
         env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &agents));
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
         let first = client.send("tools/call", task("first", false));
         eventually("it is there", || env.workspace().join("where").exists());
-        let second = client.request("tools/call", task("second", false), Person::Nobody);
+        let second = client.request("tools/call", task("second", false), PersonAnswer::Nobody);
         let second = told(&second["result"]["structuredContent"]);
         assert_eq!(second["wrote"][0], true, "by its own session, which may not: {second}");
         assert!(!env.workspace().join("b").exists());
@@ -205,13 +205,13 @@ tell(tried=said(tried), told="CALLGATE_MCP" in mine, where=where)
         let outside = env.bare().run(&["/usr/bin/python3", "-c", TRY, &place]);
         assert_eq!(outside.stdout.trim(), ENOENT.to_string(), "{outside:?}");
         env.workspace_file("go", "");
-        let first = client.answer(first, Person::Nobody);
+        let first = client.answer(first, PersonAnswer::Nobody);
         let first = told(&first["result"]["structuredContent"]);
         let hidden = |text: &str| [ENOENT, EACCES].iter().any(|errno| text.starts_with(&format!("{errno}\n")));
         assert!(hidden(first["tried"][1].as_str().unwrap()), "another call of its session: {first}");
         assert_eq!(first["told"], false, "{first}");
         let of_parent =
-            client.call("bash", json!({ "command": format!("/usr/bin/python3 try.py {place}") }), Person::Nobody);
+            client.call("bash", json!({ "command": format!("/usr/bin/python3 try.py {place}") }), PersonAnswer::Nobody);
         assert!(hidden(text(&of_parent)), "{of_parent}");
         client.close();
     });
@@ -237,11 +237,11 @@ tell(done=said(done), heard=heard)
         env.workspace_file("m.toml", &format!("{}{rules}\n", manifest("mode = \"ask\"", &[("child", "", program)])));
         let asked = env.workspace().join("asked");
         for (person, text) in [
-            (Person::Nobody, "there is nobody to ask"),
-            (Person::Says("no"), "a person said no"),
-            (Person::Says("once"), "exit_code: 0"),
+            (PersonAnswer::Nobody, "there is nobody to ask"),
+            (PersonAnswer::Says("no"), "a person said no"),
+            (PersonAnswer::Says("once"), "exit_code: 0"),
         ] {
-            let mut client = Client::stateful(&env, &["--manifest", "m.toml"], person);
+            let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], person);
             let before = client.asked.len();
             let done = client.request("tools/call", task("child", false), person);
             let told = told(&done["result"]["structuredContent"]);
@@ -250,7 +250,7 @@ tell(done=said(done), heard=heard)
             let is_yes = text == "exit_code: 0";
             assert_eq!((asked.exists(), told["done"][0] == false), (is_yes, is_yes), "{told}");
             let questions = client.asked.len() - before;
-            assert_eq!(questions, if matches!(person, Person::Nobody) { 0 } else { 1 }, "{:?}", client.asked);
+            assert_eq!(questions, if matches!(person, PersonAnswer::Nobody) { 0 } else { 1 }, "{:?}", client.asked);
             if questions == 1 {
                 assert!(client.asked[before].contains("echo x >> asked"), "{:?}", client.asked);
             }
@@ -281,15 +281,15 @@ while not os.path.exists("go"):
 "#
         );
         env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", &program)]));
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
         let id = client.send("tools/call", task("child", false));
         eventually("its call runs", || runs() == 1);
         env.workspace_file("go", "");
-        let done = client.answer(id, Person::Nobody);
+        let done = client.answer(id, PersonAnswer::Nobody);
         assert_eq!(done["result"]["isError"], false, "{done}");
         assert_eq!(runs(), 0);
         // The control: the session goes on.
-        text(&client.call("bash", json!({ "command": "rm go" }), Person::Nobody));
+        text(&client.call("bash", json!({ "command": "rm go" }), PersonAnswer::Nobody));
         client.send("tools/call", task("child", false));
         eventually("its call runs again", || runs() == 1);
         client.close();
@@ -333,11 +333,11 @@ while again is None:
 tell(ended=ended, served=served, again=again[0])
 "#;
         env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", program)]));
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
-        let done = client.request("tools/call", task("child", false), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
+        let done = client.request("tools/call", task("child", false), PersonAnswer::Nobody);
         let told = told(&done["result"]["structuredContent"]);
         assert_eq!(told, json!({ "ended": vec![true; 4], "served": vec![false; 4], "again": false }));
-        text(&client.call("bash", json!({ "command": "true" }), Person::Nobody));
+        text(&client.call("bash", json!({ "command": "true" }), PersonAnswer::Nobody));
         client.close();
     });
 }
@@ -372,11 +372,11 @@ while asked < 30000:
 tell(asked=asked)
 "#;
         env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", program)]));
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
-        let done = client.request("tools/call", task("child", false), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
+        let done = client.request("tools/call", task("child", false), PersonAnswer::Nobody);
         let asked = told(&done["result"]["structuredContent"])["asked"].as_u64().unwrap();
         assert!(asked < 10_000, "{asked}");
-        text(&client.call("bash", json!({ "command": "true" }), Person::Nobody));
+        text(&client.call("bash", json!({ "command": "true" }), PersonAnswer::Nobody));
         let status = fs::read_to_string(format!("/proc/{}/status", client.server.id())).unwrap();
         let held = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
         let held: u64 = held.unwrap().trim().parse().unwrap();
@@ -401,11 +401,11 @@ fn the_manuals_program_of_an_agent_works() {
              [agents.fixer]\ndescription = \"x\"\nrequires.fs.read = [{agent:?}]\nrunner = [\"/usr/bin/python3\", {agent:?}]\n"
         );
         env.workspace_file("m.toml", &manifest);
-        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
-        let done = client.request("tools/call", task("fixer", false), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
+        let done = client.request("tools/call", task("fixer", false), PersonAnswer::Nobody);
         assert!(text(&done).contains("note"), "{done}");
         assert_eq!(fs::read_to_string(env.workspace().join("note")).unwrap(), "x");
-        let unknown = client.request("tools/call", task("absent", false), Person::Nobody);
+        let unknown = client.request("tools/call", task("absent", false), PersonAnswer::Nobody);
         assert!(wrong(&unknown).contains("no subagent"), "{unknown}");
         client.close();
     });

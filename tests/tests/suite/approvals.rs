@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use callgate_tests::{Binaries, Host, Person, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, User, UserShell, eventually, matrix};
 use serde_json::json;
 
 /// Where the host's strength makes no difference.
@@ -28,7 +28,7 @@ fn arguments(env: &TestEnv, name: &str, command: &str) -> String {
 
 /// Waits for the question to be asked; then the last line of the screen is the one that asks.
 #[track_caller]
-fn is_asked(person: &Person<'_>) {
+fn is_asked(person: &UserShell<'_>) {
     person.waits_for(ASKS, |screen| screen.trim_end().ends_with(ASKS));
 }
 
@@ -38,7 +38,7 @@ fn a_person_is_asked_and_their_answer_counts() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let callgate = asking(&env);
-        let person = Person::new(&env);
+        let person = UserShell::new(&env);
         let made = env.workspace().join("made");
         for (answer, code, runs) in
             [("once", "0", true), ("a", "0", true), ("reject", "77", false), ("", "77", false), ("no", "77", false)]
@@ -78,7 +78,7 @@ fn c5_a_person_is_asked_about_what_the_list_misses() {
     );
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let callgate = format!("{callgate} call --manifest m.toml --asked-by agent");
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let made = |name: &str| fs::remove_file(env.workspace().join(name)).is_ok();
     let listed = arguments(&env, "one", "touch listed-1");
     person.starts(&format!("{callgate} {listed} > out; echo ended $?"));
@@ -102,7 +102,7 @@ fn c5_a_person_is_asked_about_what_the_list_misses() {
 fn what_is_no_answer_is_a_no() {
     let env = TestEnv::new(HERE);
     let callgate = asking(&env);
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let made = env.workspace().join("made");
     let call = arguments(&env, "args", "echo ran > made");
     person.starts(&format!("{callgate} --approval-timeout 10s {call} > out; echo ended $?"));
@@ -130,7 +130,7 @@ fn what_is_no_answer_is_a_no() {
 fn in_the_background_nobody_is_asked() {
     let env = TestEnv::new(HERE);
     let callgate = asking(&env);
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let call = arguments(&env, "args", "echo ran > made");
     person.starts(&format!("{callgate} {call} > out & wait $!; echo ended $?"));
     person.shows_line("ended 77");
@@ -143,7 +143,7 @@ fn in_the_background_nobody_is_asked() {
 fn two_questions_at_once_take_turns() {
     let env = TestEnv::new(HERE);
     let callgate = asking(&env);
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let (first, second) = (arguments(&env, "one", "echo > made-1"), arguments(&env, "two", "echo > made-2"));
     person.starts(&format!("{{ {callgate} {first} >&2; }} 2> out-1 | {callgate} {second} > out-2; echo ended"));
     is_asked(&person);
@@ -188,7 +188,7 @@ fn e8_forged_text_does_not_answer() {
     ];
     let env = TestEnv::new(HERE);
     let callgate = asking(&env);
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = |below: usize| {
         seed ^= seed << 13;

@@ -5,17 +5,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, eventually, matrix};
 
 use crate::planted_links::PLANTED;
 
 /// A manifest with any program; `@` stands for the directory outside, as the kernel has its path.
-struct Place {
+struct BoundedPlace {
     env: TestEnv,
     outside: PathBuf,
 }
 
-impl Place {
+impl BoundedPlace {
     /// Directories of the user's, and repositories that lead into them.
     fn new(target: Target) -> Self {
         let env = TestEnv::new(target);
@@ -46,7 +46,7 @@ impl Place {
         words.map(str::to_owned).to_vec()
     }
 
-    fn run(&self, manifest: &str, line: &str) -> Ended {
+    fn run(&self, manifest: &str, line: &str) -> ProgramOutcome {
         let words = self.words(manifest, &self.text(line));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.env.weakened().started_in(self.at("p/w")).run(&words)
@@ -101,7 +101,7 @@ fn readable(target: Target) -> &'static str {
 #[test]
 fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make(
             "mkdir -p p/w/nested p/w/src/hooks p/w/src/own p/w/src/none p/w/far p/w/ends p/w/named p/w/other p/w/hooks p/b/hooks p/b/other
              linked() { git init -q $1; echo ok > $1/.git/hooks/post-commit; ln $1/.git/hooks/post-commit $2; }
@@ -125,8 +125,8 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
         let tmp = "\"/tmp/**\"";
         // What may be read, what is asked for to write, what is left of both (unless nothing is bounded), what is protected, and
         // what is not.
-        type Case<'a> = (&'a str, &'a str, Option<(&'a str, &'a str)>, &'a [&'a str], &'a str);
-        let cases: [Case<'_>; 20] = [
+        type BoundedCase<'a> = (&'a str, &'a str, Option<(&'a str, &'a str)>, &'a [&'a str], &'a str);
+        let cases: [BoundedCase<'_>; 20] = [
             // With a root in the root, see below.
             (
                 WORKSPACE,
@@ -267,7 +267,7 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
 #[test]
 fn a1_a18_hooks_may_be_the_workspace_or_in_a_home_beside_it() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make(
             "mkdir -p p/w/d q/w u/t/hooks u/t/own; git init -q p/other; git -C p/other config core.hooksPath ../w
              git init -q q/w/sub; git -C q/w/sub config core.hooksPath '~/t/hooks'",
@@ -298,7 +298,7 @@ fn a1_a18_hooks_may_be_the_workspace_or_in_a_home_beside_it() {
 #[test]
 fn a1_a3_a18_what_another_session_makes_hides_nothing_that_was_found() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make(
             "mkdir -p p/w/src; for r in v/sub p/w/sub; do git init -q $r; echo ok > $r/.git/hooks/post-commit; done
              ln v/sub/.git/hooks/post-commit p/w/src/hl; ln p/w/sub/.git/hooks/post-commit p/w/src/hl2",
@@ -330,7 +330,7 @@ fn a1_a3_a18_what_another_session_makes_hides_nothing_that_was_found() {
 #[test]
 fn a2_a10_no_link_in_what_was_asked_for_is_followed() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make("mkdir -p p/w p/real other own; echo secret > other/f; ln -s ../other own/a; echo real > p/real/f");
         let all = "\"@/p/**\", \"@/own/**\"";
         let planted = place.run(&manifest(WORKSPACE, all, ""), "ln -s ../other @/p/a && ! cat @/other/f");
@@ -380,7 +380,7 @@ fn a2_a10_no_link_in_what_was_asked_for_is_followed() {
 #[test]
 fn c12_no_program_is_one_that_was_asked_for_to_write() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make("mkdir -p p/w beside/bin own; ln -s beside spelt; cp /bin/sh beside/interp; cp /bin/sh own/interp");
         let interpreters =
             [("beside", "@/beside/interp"), ("own", "@/own/interp"), ("system", "/bin/sh"), ("calls", "@/p/w/interp")];
@@ -444,7 +444,7 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
 #[test]
 fn a1_a18_what_a_person_makes_before_the_first_change_leads_as_well() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make("mkdir -p p/w p/w/hooks p/w/other sign");
         let text = manifest("\"{workspace}/**\", \"@/sign/**\"", WORKSPACE, "");
         let line = "echo running; for i in $(seq 600); do [ -e @/sign/go ] && break; sleep 0.1; done
@@ -474,7 +474,7 @@ fn a1_a18_what_a_person_makes_before_the_first_change_leads_as_well() {
 #[test]
 fn what_a_call_leaves_at_a_name_costs_no_later_session_its_namespaces() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make("mkdir -p p/w");
         let all = manifest(WORKSPACE, WORKSPACE, "");
         let one = manifest(WORKSPACE, "\"{workspace}/b/**\"", "");
@@ -515,7 +515,7 @@ fn what_a_call_leaves_at_a_name_costs_no_later_session_its_namespaces() {
 #[test]
 fn a_mount_point_that_is_exchanged_leads_nowhere() {
     matrix(&[Host::Namespaces], |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make("mkdir -p p/w/out/bin; cp /usr/bin/id p/w/out/bin/git; cp /usr/bin/env /usr/bin/cat p/w/out/bin");
         let turn = "python3 -c \"
 import os, time
@@ -532,7 +532,7 @@ while not os.path.exists('done'):
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let words = [&binary, "run", "--json", "--manifest", manifest.text(), "--", "git", "--version"];
         let run = || place.env.weakened().started_in(place.at("p/w")).variable("PATH", "/usr/bin:/bin").run(&words);
-        let ended: Vec<Ended> = (0..30).map(|_| run()).collect();
+        let ended: Vec<ProgramOutcome> = (0..30).map(|_| run()).collect();
         drop(place.env.file_at(place.at("p/w/done"), ""));
         turning.wait().unwrap();
         for ended in &ended {
@@ -547,7 +547,7 @@ while not os.path.exists('done'):
 #[test]
 fn what_is_bounded_away_closes_nothing_and_is_not_told() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = BoundedPlace::new(target);
         place.make(
             "mkdir -p p/w v/closed v/hushed; echo a > p/w/a; ln p/w/a p/w/b; git init -q v/hushed; printf '[core\\n' > v/hushed/.git/config
              chmod 0 v/closed",

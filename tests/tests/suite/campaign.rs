@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use callgate_tests::{Dice, Ended, Host, Run, Target, TestEnv, User, matrix, repetitions};
+use callgate_tests::{Dice, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, matrix, repetitions};
 
 use crate::clean_up::{files_as, on_one_processor, swap_ipc};
 
@@ -55,7 +55,7 @@ fn first_seed() -> u64 {
 }
 
 /// Things that may not change, each by a word for the test and a description.
-type Look = BTreeMap<String, String>;
+type UnchangedState = BTreeMap<String, String>;
 
 /// One session: its place, its canaries, and what is special about it.
 struct Round {
@@ -176,7 +176,7 @@ impl Round {
     }
 
     /// Under callgate: the workspace, and one file of a directory, may be written.
-    fn confined(&self) -> Run {
+    fn confined(&self) -> ProgramRunner {
         let run = self.env.sandbox_as(self.caller).write(self.env.outside().join("grants/rep.html"));
         let run = run.variable("TMPDIR", &self.temporary.display().to_string());
         if !self.alias {
@@ -186,7 +186,7 @@ impl Round {
     }
 
     /// These acts without callgate: the control. All that they name lies in the round's own place.
-    fn bare(&self) -> Run {
+    fn bare(&self) -> ProgramRunner {
         let home = self.temporary.join("home");
         fs::create_dir(&home).unwrap();
         self.env.give(&home);
@@ -195,9 +195,9 @@ impl Round {
     }
 
     /// Everything that may not change. The stranger is no part of it.
-    fn look(&self) -> Look {
+    fn look(&self) -> UnchangedState {
         let (workspace, outside) = (self.env.workspace(), self.env.outside());
-        let mut look = Look::new();
+        let mut look = UnchangedState::new();
         let victims = ["victim", "roots", "listener"].into_iter().flat_map(|name| below(&outside.join(name)));
         look.extend(
             victims.chain([outside.clone()]).map(|path| (format!("outside {}", path.display()), all_about(&path))),
@@ -222,7 +222,7 @@ impl Round {
     }
 
     /// A run of the actors beside the stranger: how it ended, and the visits that the stranger had.
-    fn play(&self, run: &Run) -> (Ended, Vec<String>) {
+    fn play(&self, run: &ProgramRunner) -> (ProgramOutcome, Vec<String>) {
         let act = self.act();
         let act: Vec<&str> = act.iter().map(String::as_str).collect();
         let over = AtomicBool::new(false);
@@ -386,17 +386,18 @@ fn all_about(path: &Path) -> String {
 }
 
 /// Differences from what was there.
-fn differences(before: &Look, after: &Look) -> Vec<String> {
+fn differences(before: &UnchangedState, after: &UnchangedState) -> Vec<String> {
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let value = |look: &Look, name: &String| look.get(name).cloned().unwrap_or_else(|| "not there".to_owned());
+    let value =
+        |look: &UnchangedState, name: &String| look.get(name).cloned().unwrap_or_else(|| "not there".to_owned());
     let line = |name: &String| format!("{name}: {} became {}", value(before, name), value(after, name));
     names.filter(|name| before.get(*name) != after.get(*name)).map(line).collect()
 }
 
 /// How often each kind of act was taken, and how often it succeeded.
-type Tally = BTreeMap<String, (usize, usize)>;
+type ActTally = BTreeMap<String, (usize, usize)>;
 
-fn count(lines: &str, tally: &mut Tally) {
+fn count(lines: &str, tally: &mut ActTally) {
     for line in lines.lines().filter_map(|line| line.strip_prefix("campaign: ")) {
         let mut words = line.split(' ').skip(1);
         if let (Some(kind), Some(came)) = (words.next(), words.last()) {
@@ -408,12 +409,12 @@ fn count(lines: &str, tally: &mut Tally) {
 }
 
 /// Faults after a round under callgate.
-fn wrong(round: &Round, tally: &mut Tally) -> Option<String> {
+fn wrong(round: &Round, tally: &mut ActTally) -> Option<String> {
     let before = round.look();
     let (ended, visits) = round.play(&round.confined());
     let mut found = differences(&before, &round.look());
     found.extend(visits);
-    let mut own = Tally::new();
+    let mut own = ActTally::new();
     count(&ended.stderr, &mut own);
     found.extend(own.get("device").filter(|(_, succeeded)| *succeeded > 0).map(|_| "bound to a device".to_owned()));
     // The first actor ends by itself or is killed; but whoever ran it tells the truth. A session may be refused where its
@@ -443,7 +444,7 @@ fn wrong(round: &Round, tally: &mut Tally) -> Option<String> {
 #[test]
 fn campaign_of_random_acts_beside_a_stranger_reaches_no_canary() {
     let budget = Duration::from_secs(variable("CALLGATE_CAMPAIGN_SECONDS").unwrap_or(repetitions(4, 8)));
-    let (first, all) = (first_seed(), RefCell::new(Tally::new()));
+    let (first, all) = (first_seed(), RefCell::new(ActTally::new()));
     matrix(Host::STRENGTHS, |target| {
         let (start, mut rounds) = (Instant::now(), 0);
         while start.elapsed() < budget {

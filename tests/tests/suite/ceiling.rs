@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
 use serde_json::{Value, json};
 
 /// A manifest that names one directory and one program.
@@ -12,11 +12,11 @@ const NAMES: &str = "[requires.fs]\nread = [\"**\"]\nwrite = [\"out/**\"]\n[[req
 /// These rights as a bound, from line 8 on when it stands behind [`NAMES`] and one line.
 const BOUNDS: &str = "[ceiling.fs]\nwrite = [\"out/**\"]\n[[ceiling.shell]]\ncmd = \"cat\"\n";
 
-struct Place {
+struct CeilingProject {
     env: TestEnv,
 }
 
-impl Place {
+impl CeilingProject {
     fn new(target: callgate_tests::Target) -> Self {
         let env = TestEnv::new(target);
         let out = env.workspace().join("out");
@@ -26,24 +26,24 @@ impl Place {
         Self { env }
     }
 
-    fn callgate(&self, words: &[&str]) -> Ended {
+    fn callgate(&self, words: &[&str]) -> ProgramOutcome {
         let binary = Binaries::of_this_build().callgate().display().to_string();
         self.env.weakened().run(&[&[binary.as_str()], words].concat())
     }
 
-    fn call(&self, flags: &[&str], tool: &str, arguments: &Value) -> (Ended, Value) {
+    fn call(&self, flags: &[&str], tool: &str, arguments: &Value) -> (ProgramOutcome, Value) {
         let ended = self.callgate(&[&["call"], flags, &[tool, &arguments.to_string()]].concat());
         let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
         (ended, envelope)
     }
 
     /// A call under this manifest.
-    fn under(&self, manifest: &str, tool: &str, arguments: &Value) -> (Ended, Value) {
+    fn under(&self, manifest: &str, tool: &str, arguments: &Value) -> (ProgramOutcome, Value) {
         self.env.workspace_file("m.toml", manifest);
         self.call(&["--manifest", "m.toml"], tool, arguments)
     }
 
-    fn writes(&self, manifest: &str, path: &str) -> (Ended, Value) {
+    fn writes(&self, manifest: &str, path: &str) -> (ProgramOutcome, Value) {
         self.under(manifest, "write", &json!({ "path": path, "content": "new" }))
     }
 
@@ -56,7 +56,7 @@ impl Place {
 }
 
 #[track_caller]
-fn assert_denied((ended, envelope): &(Ended, Value), reason: &str) {
+fn assert_denied((ended, envelope): &(ProgramOutcome, Value), reason: &str) {
     assert_eq!(ended.status.code(), Some(77), "{ended:?}");
     assert_eq!(envelope["metadata"]["denial"]["layer"], "capability", "{envelope}");
     let said = envelope["metadata"]["denial"]["reason"].as_str().unwrap();
@@ -68,7 +68,7 @@ fn assert_denied((ended, envelope): &(Ended, Value), reason: &str) {
 #[test]
 fn s0_7_c_1_the_manifest_and_every_offered_tool_count_together() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = CeilingProject::new(target);
         let yolo = format!("mode = \"yolo\"\n{NAMES}");
         let (written, _) = place.writes(&yolo, "theirs");
         assert_eq!(written.status.code(), Some(0), "{written:?}");
@@ -93,7 +93,7 @@ fn s0_7_c_1_the_manifest_and_every_offered_tool_count_together() {
 #[test]
 fn s0_8_c_1_offering_a_tool_extends_what_its_session_may_do() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = CeilingProject::new(target);
         let offering = |tools: &str| format!("mode = \"yolo\"\ntools = [{tools}]\n{NAMES}");
         let line = "echo x > made";
         assert!(!place.makes(&offering("\"read\", \"bash\""), line, "made"), "nothing that writes here is offered");
@@ -115,7 +115,7 @@ fn s0_8_c_1_offering_a_tool_extends_what_its_session_may_do() {
 #[test]
 fn c_1_x0_1_a_ceiling_bounds_manifest_and_tools() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = CeilingProject::new(target);
         let bounded = format!("mode = \"yolo\"\n{NAMES}{BOUNDS}");
         let denied = place.writes(&bounded, "theirs");
         assert_denied(&denied, "/out/** by `[ceiling.fs]`, m.toml line 7");
@@ -158,7 +158,7 @@ fn c_1_x0_1_a_ceiling_bounds_manifest_and_tools() {
 #[test]
 fn run_gets_what_is_asked_for_and_no_more() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = CeilingProject::new(target);
         let run = |manifest: &str, line: &str| {
             place.env.workspace_file("m.toml", manifest);
             let ended = place.callgate(&["run", "--manifest", "m.toml", "--", "/bin/bash", "-c", line]);
@@ -179,9 +179,9 @@ fn run_gets_what_is_asked_for_and_no_more() {
 #[test]
 fn c_1_typed_programs_are_a_ceiling_and_typed_paths_are_not() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = CeilingProject::new(target);
         let bash = |flags: &[&str], line: &str| place.call(flags, "bash", &json!({ "command": line }));
-        let exit = |(_, envelope): (Ended, Value)| envelope["data"]["exit_code"].as_i64();
+        let exit = |(_, envelope): (ProgramOutcome, Value)| envelope["data"]["exit_code"].as_i64();
         let outside = place.env.file("outside", "old");
         let line = format!("cat theirs {} > made", outside.text());
         assert_eq!(exit(bash(&["--read", outside.text()], &line)), Some(0), "the workspace stays");

@@ -14,7 +14,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-use callgate_tests::{Bystander, Host, Probe, Run, TestEnv, TestFile, eventually, matrix, repetitions};
+use callgate_tests::{Bystander, Host, Probe, ProgramRunner, TestEnv, TestFile, eventually, matrix, repetitions};
 
 fn seconds() -> u64 {
     #[allow(clippy::disallowed_methods, reason = "how long to try is for who runs the tests")]
@@ -145,7 +145,7 @@ fn times(about: &fs::Metadata) -> [i64; 4] {
 }
 
 /// An act outside that reaches a canary.
-type Act<'a> = &'a dyn Fn(&Canaries) -> ExitStatus;
+type OutsideAct<'a> = &'a dyn Fn(&Canaries) -> ExitStatus;
 
 /// Whatever reaches a canary is seen: each is reached once, bare.
 #[test]
@@ -160,7 +160,7 @@ fn the_control_every_canary_notices() {
         let tell =
             |target: String, kind: &str| bare.probe(&["connect-and-tell", &target, kind]).assert_ok().ended().status;
         let shell = |line: &str| bare.run(&["sh", "-c", line]).status;
-        let acts: [(&str, Act<'_>); 12] = [
+        let acts: [(&str, OutsideAct<'_>); 12] = [
             ("contents", &|_| shell(&format!("printf x >{file}"))),
             ("mode", &|_| shell(&format!("chmod 600 {file}"))),
             ("time", &|_| shell(&format!("touch -d yesterday {file}"))),
@@ -217,7 +217,7 @@ fn tries(kind: &str) {
 }
 
 /// The probe itself may be a victim; but whoever ran it tells the truth.
-fn one_try(sandbox: &Run, kind: &str, seed: u64, targets: &[String]) -> Probe {
+fn one_try(sandbox: &ProgramRunner, kind: &str, seed: u64, targets: &[String]) -> Probe {
     let seed = seed.to_string();
     let mut act = vec!["chaos", &seed, "2", kind];
     act.extend(targets.iter().map(String::as_str));

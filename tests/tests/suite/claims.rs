@@ -6,10 +6,10 @@ use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpListener;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
 use serde_json::{Value, json};
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().run(&[&[binary.as_str()], words].concat())
 }
@@ -24,9 +24,9 @@ fn text(lines: &str) -> String {
 }
 
 /// A listener of the host, and what came.
-struct Listener(TcpListener);
+struct HostListener(TcpListener);
 
-impl Listener {
+impl HostListener {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -58,7 +58,7 @@ impl Listener {
 fn b6_b12_b13_no_variable_name_or_header_reaches_a_listener_of_the_host() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let listener = Listener::new();
+        let listener = HostListener::new();
         let hello = "\\x16\\x03\\x01\\x00\\x05\\x01\\x00\\x00\\x01\\x00";
         let http = "GET / HTTP/1.1\\r\\nHost: granted.example\\r\\n\\r\\n";
         for address in ["127.0.0.1", "localhost", "127.1", "2130706433", "0177.0.0.1", "0.0.0.0"] {
@@ -85,7 +85,7 @@ fn b6_b12_b13_no_variable_name_or_header_reaches_a_listener_of_the_host() {
 fn b11_an_empty_list_of_hosts_is_nobody() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let listener = Listener::new();
+        let listener = HostListener::new();
         manifest(&env, "[requires.net]\nhosts = []\n");
         let script = format!("echo ran > ran; exec 3<>/dev/tcp/127.0.0.1/{}", listener.port());
         assert!(env.bare().run(&["/bin/bash", "-c", &script]).status.success());
@@ -105,7 +105,7 @@ fn b11_an_empty_list_of_hosts_is_nobody() {
 fn b15_b16_b19_a_host_that_is_granted_is_no_other() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let listener = Listener::new();
+        let listener = HostListener::new();
         let port = listener.port();
         manifest(&env, "[requires.net]\nhosts = [\"example.com:*\", \"127.0.0.2:*\"]\n");
         let bounded =

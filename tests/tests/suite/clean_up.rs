@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, User, eventually, matrix, matrix_as, parent_of};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, User, eventually, matrix, matrix_as, parent_of};
 
 /// A tree outside, and a repository in it, which are the user's own; and what an attack could have changed about them.
-struct Victim(PathBuf);
+struct VictimTree(PathBuf);
 
-impl Victim {
+impl VictimTree {
     fn make(env: &TestEnv) -> Self {
         let top = env.outside().join("victim");
         for directory in ["", "deep/er", ".git/hooks"] {
@@ -64,7 +64,7 @@ fn left(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-fn with_temporary(run: Run, directory: &Path) -> Run {
+fn with_temporary(run: ProgramRunner, directory: &Path) -> ProgramRunner {
     run.variable("TMPDIR", directory.to_str().unwrap())
 }
 
@@ -86,7 +86,7 @@ chmod 100 deep/a deep
 fn a21_links_in_directories_that_may_not_be_written_are_not_followed() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let victim = Victim::make(&env);
+        let victim = VictimTree::make(&env);
         let directory = temporary(&env, &env.outside());
         let script = TRAPS.replace("{victim}", victim.0.to_str().unwrap());
         let before = victim.look();
@@ -109,7 +109,7 @@ fn a21_parts_of_the_private_directory_that_were_replaced_are_not_followed() {
         ];
         for swap in swaps {
             let env = TestEnv::new(target);
-            let victim = Victim::make(&env);
+            let victim = VictimTree::make(&env);
             let directory = temporary(&env, &env.workspace());
             let script = format!("set -e; cd /; d=$(echo {}/callgate-*); {swap}", directory.display());
             let script = script.replace("{victim}", victim.0.to_str().unwrap());
@@ -131,7 +131,7 @@ fn a21_parts_of_the_private_directory_that_were_replaced_are_not_followed() {
 fn a21_a_private_directory_that_was_moved_is_not_looked_for_by_name() {
     matrix(&[Host::NoNamespaces], |target| {
         let env = TestEnv::new(target);
-        let victim = Victim::make(&env);
+        let victim = VictimTree::make(&env);
         let directory = temporary(&env, &env.outside());
         let before = victim.look();
         let script = ": > $TMPDIR/file; : > ready; until [ -e done ]; do sleep 0.02; done";
@@ -176,7 +176,7 @@ fn below(top: u32, name: &str) -> Option<u32> {
 fn d12_what_a_killed_broker_leaves_is_removed_and_nothing_else() {
     matrix(&[Host::NoNamespaces], |target| {
         let env = TestEnv::new(target);
-        let victim = Victim::make(&env);
+        let victim = VictimTree::make(&env);
         let directory = temporary(&env, &env.outside());
         let script = TRAPS.replace("{victim}", victim.0.to_str().unwrap()) + "echo > \"$OLDPWD/set\"; sleep 600";
         let before = victim.look();

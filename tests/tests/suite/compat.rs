@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use callgate_tests::{Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Host, ProgramRunner, TestEnv, matrix, skip};
 
 /// A small project: a program with a dependency by path, a makefile, and no history yet.
 const PROJECT: &[(&str, &str)] = &[
@@ -21,7 +21,7 @@ const PROJECT: &[(&str, &str)] = &[
 ];
 
 /// Runs a script in a fresh copy of the project.
-fn in_project(env: &TestEnv, run: &Run, script: &str) -> (Option<i32>, String, String) {
+fn in_project(env: &TestEnv, run: &ProgramRunner, script: &str) -> (Option<i32>, String, String) {
     for (name, text) in PROJECT {
         let path = env.workspace().join(name);
         let directory = path.parent().unwrap();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, eventually, matrix, parent_of, skip};
+use callgate_tests::{Binaries, Host, ProgramRunner, Target, TestEnv, User, eventually, matrix, parent_of, skip};
 use serde_json::{Value, json};
 
 use super::network::on_the_internet;
@@ -38,7 +38,7 @@ fn declare(env: &TestEnv, text: &str) {
 }
 
 /// As a user whose home and settings are outside the workspace.
-fn at_home(env: &TestEnv, run: Run) -> Run {
+fn at_home(env: &TestEnv, run: ProgramRunner) -> ProgramRunner {
     let home = env.outside().display().to_string();
     run.variable("HOME", &home).variable("XDG_CONFIG_HOME", "").variable("XDG_STATE_HOME", "")
 }
@@ -87,9 +87,9 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// Ends a session with its supervisor, also where a test fails.
-struct Supervisor(Child);
+struct SupervisorProcess(Child);
 
-impl Drop for Supervisor {
+impl Drop for SupervisorProcess {
     fn drop(&mut self) {
         self.0.kill().expect("our own child can be killed");
         self.0.wait().expect("our own child can be waited for");
@@ -111,7 +111,7 @@ fn x0_18_no_launcher_and_no_worker_has_a_credential_in_its_memory() {
     });
 }
 
-fn holds_alone(env: &TestEnv, run: &Run, what: &str) {
+fn holds_alone(env: &TestEnv, run: &ProgramRunner, what: &str) {
     // Memory of whoever is not dumpable is root's to read.
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         return skip("root", what);
@@ -137,7 +137,7 @@ fn holds_alone(env: &TestEnv, run: &Run, what: &str) {
     for (tool, arguments) in calls {
         let words = [&callgate(), "call", "--manifest", manifest.text(), tool, &arguments.to_string()];
         let mut supervisor =
-            Supervisor(run.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+            SupervisorProcess(run.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let own = supervisor.0.id();
         let sleeps = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 use super::network::{Internet, on_an_internet_with};
@@ -23,25 +23,25 @@ fn binary() -> String {
 }
 
 /// The user's own commands.
-fn user(env: &TestEnv, run: Run) -> Run {
+fn user(env: &TestEnv, run: ProgramRunner) -> ProgramRunner {
     let home = env.outside().display().to_string();
     run.variable("HOME", &home).variable("XDG_STATE_HOME", &format!("{home}/state"))
 }
 
-fn envelope(ended: &Ended) -> (i32, Value) {
+fn envelope(ended: &ProgramOutcome) -> (i32, Value) {
     let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     (ended.status.code().unwrap(), envelope)
 }
 
 /// One call of a tool.
-fn call(run: &Run, flags: &[&str], tool: &str, arguments: &Value) -> (i32, Value) {
+fn call(run: &ProgramRunner, flags: &[&str], tool: &str, arguments: &Value) -> (i32, Value) {
     let arguments = arguments.to_string();
     let (binary, start) = (binary(), ["call", "--extra", tool]);
     envelope(&run.run(&[&[binary.as_str()], &start[..], flags, &[tool, arguments.as_str()]].concat()))
 }
 
 /// Several statements in one session: an envelope each.
-fn all(env: &TestEnv, run: &Run, flags: &str, tool: &str, statements: &[&str]) -> Vec<Value> {
+fn all(env: &TestEnv, run: &ProgramRunner, flags: &str, tool: &str, statements: &[&str]) -> Vec<Value> {
     let one = |sql: &&str| json!({ "tool": tool, "arguments": { "operation": "query", "sql": sql } }).to_string();
     let lines = env.file("calls", &statements.iter().map(one).collect::<Vec<_>>().join("\n"));
     let script = format!("'{}' call --extra {tool} {flags} --batch < '{}'", binary(), lines.text());
@@ -60,7 +60,7 @@ fn query(sql: &str) -> Value {
 }
 
 /// A database in the workspace, and the user's commands with it.
-fn shop(env: &TestEnv) -> (std::path::PathBuf, Run) {
+fn shop(env: &TestEnv) -> (std::path::PathBuf, ProgramRunner) {
     let path = env.workspace().join("shop.db");
     let made = env.bare().run(&["sqlite3", path.to_str().unwrap(), ITEMS]);
     assert!(made.status.success(), "{made:?}");
@@ -350,7 +350,7 @@ fn a_write_ahead_log_is_read() {
 }
 
 /// Where there is a PostgreSQL to be asked.
-fn on_postgres(test: impl Fn(&Internet, &Run)) {
+fn on_postgres(test: impl Fn(&Internet, &ProgramRunner)) {
     if !fs::read_dir("/usr/lib/postgresql")
         .is_ok_and(|mut all| all.any(|one| one.unwrap().path().join("bin/initdb").exists()))
     {
@@ -372,7 +372,7 @@ fn on_postgres(test: impl Fn(&Internet, &Run)) {
 }
 
 /// Answer of the database's own client, without callgate.
-fn psql(internet: &Internet, sql: &str) -> Ended {
+fn psql(internet: &Internet, sql: &str) -> ProgramOutcome {
     internet.bare().run(&["psql", "-h", "good.example", "-U", "git", "-d", "postgres", "-XAtqc", sql])
 }
 
@@ -550,7 +550,7 @@ print('answered', client.recv(1))
 }
 
 /// Where there is a MariaDB to be asked.
-fn on_mariadb(test: impl Fn(&Internet, &Run)) {
+fn on_mariadb(test: impl Fn(&Internet, &ProgramRunner)) {
     if ["/usr/sbin/mariadbd", "/usr/bin/my_print_defaults"].iter().any(|program| !Path::new(program).exists()) {
         return skip("mariadb", "there is none");
     }

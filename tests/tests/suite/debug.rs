@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, matrix, skip};
 use libc::{EACCES, EFAULT, EPERM, PTRACE_O_EXITKILL, PTRACE_O_TRACECLONE, PTRACE_O_TRACEEXIT, PTRACE_O_TRACESYSGOOD};
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 /// callgate itself, so that nobody else can.)
 const HOSTS: &[Host] = &[Host::Namespaces, Host::NoNamespaces, Host::Docker];
 
-fn debug(env: &TestEnv) -> Run {
+fn debug(env: &TestEnv) -> ProgramRunner {
     env.sandbox().flag(&["--debug"])
 }
 
@@ -73,7 +73,7 @@ fn d5_a_call_that_a_tracer_has_changed_is_judged() {
 fn d12_tracees_stop_at_their_end_for_one_tracer_alone() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let answers = |run: Run| {
+        let answers = |run: ProgramRunner| {
             // The second after the first has ended.
             let probe = probe();
             let ended = run.run(&["/bin/sh", "-c", &format!("{probe} trace-exits; {probe} trace-exits")]);
@@ -109,7 +109,7 @@ fn d1_a7_procfs_tells_of_the_call_s_own_processes() {
              {probe} read /proc/$pid/$file; done; done; kill $!"
         );
         let words = ["/bin/bash", "-c", script.as_str()];
-        let results = |run: Run| {
+        let results = |run: ProgramRunner| {
             let ended = run.run(&words);
             let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
             let acts = ended.stdout.lines().filter_map(line).filter(|line| line["act"] == "read");

@@ -6,18 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, eventually, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
 /// A project with tools, and a user with a home outside.
-struct Place {
+struct DeclaredProject {
     env: TestEnv,
 }
 
-impl Place {
+impl DeclaredProject {
     fn new(target: Target) -> Self {
         let place = Self { env: TestEnv::new(target) };
         place.directory(&place.tools());
@@ -56,12 +56,12 @@ impl Place {
         drop(self.env.file_at(directory.join(name), text));
     }
 
-    fn user(&self) -> Run {
+    fn user(&self) -> ProgramRunner {
         let run = self.env.weakened().variable("HOME", &self.env.outside().display().to_string());
         run.variable("XDG_CONFIG_HOME", "").variable("XDG_STATE_HOME", "")
     }
 
-    fn callgate(&self, words: &[&str]) -> Ended {
+    fn callgate(&self, words: &[&str]) -> ProgramOutcome {
         let binary = Binaries::of_this_build().callgate().display().to_string();
         self.user().run(&[&[binary.as_str()], words].concat())
     }
@@ -149,7 +149,7 @@ const ECHO: &str = "import json, sys, os\nargs = json.load(sys.stdin)\nprint(jso
 #[test]
 fn s1_24_s1_10_s1_34_s1_28_a_declared_tool_takes_json_and_gives_json() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let more = "env = [\"WANTED\"]\n[output_schema]\ntype = \"object\"\nrequired = [\"text\"]\n";
         place.python("echo", more, ECHO);
         let text = place.error("echo", json!({}), 64);
@@ -187,7 +187,7 @@ fn s1_24_s1_10_s1_34_s1_28_a_declared_tool_takes_json_and_gives_json() {
 #[test]
 fn s1_31_s1_30_a_tool_that_misbehaves_is_a_clear_error_and_leaves_nothing() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let secret = place.env.file("secret", "the secret of outside");
         let secret = secret.text().to_owned();
         let schema = "[output_schema]\ntype = \"object\"\nrequired = [\"n\"]\nproperties.n.type = \"integer\"\n";
@@ -277,7 +277,7 @@ fn s1_31_s1_30_a_tool_that_misbehaves_is_a_clear_error_and_leaves_nothing() {
 #[test]
 fn s1_20_a_tool_that_forks_daemons_leaves_none() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let daemon = "import os, time, sys\nfor keep in (True, False):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            \
                       if not keep:\n                for fd in range(3): os.close(fd)\n            time.sleep(10000)\n        os._exit(0)\nprint('\"done\"')\n";
         place.python("daemon", "", daemon);
@@ -291,7 +291,7 @@ fn s1_20_a_tool_that_forks_daemons_leaves_none() {
 #[test]
 fn s1_26_e1_a_tool_that_is_replaced_while_it_runs_ends_as_what_it_was() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let script = "import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('\"the first\"')\n";
         place.python("slow", "timeout_ms = 300000\n\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n", script);
         place.trust();
@@ -315,7 +315,7 @@ fn s1_26_e1_a_tool_that_is_replaced_while_it_runs_ends_as_what_it_was() {
 /// E1, S1-7: trust is in the definitions and in the files that belong to them, whatever becomes of those.
 #[test]
 fn e1_s1_7_trust_is_in_all_that_a_tool_is() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     place.python("echo", "files = [\"data.txt\"]\n", "print(1)\n");
     place.file(&place.tools(), "data.txt", "one");
     let given = place.callgate(&["trust", "."]);
@@ -357,7 +357,7 @@ fn e1_s1_7_trust_is_in_all_that_a_tool_is() {
 /// locked is replaced only under the same parameters. The list says where each comes from, and what was left out and why.
 #[test]
 fn s1_5_s1_6_c_10_x1_36_later_layers_shadow_earlier_ones() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     let users = place.user_tools();
     let add = |directory: &Path, file: &str, name: &str, says: &str, more: &str| {
         let text = format!(
@@ -415,7 +415,7 @@ fn s1_5_s1_6_c_10_x1_36_later_layers_shadow_earlier_ones() {
 /// One that was to replace another one does not leave that in force, nor do two of one layer that disagree.
 #[test]
 fn s1_32_s1_3_f12_what_is_broken_is_left_out_and_the_session_goes_on() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     let users = place.user_tools();
     place.file(&users, "good.toml", "name = \"good\"\ndescription = \"It is good.\"\ncommand = [\"echo\", \"1\"]\n");
     let with = |more: &str| format!("name = \"{{name}}\"\ndescription = \"D.\"\ncommand = [\"echo\", \"1\"]\n{more}\n");
@@ -508,7 +508,7 @@ fn rustix_fifo(path: &Path) {
 #[test]
 fn s3_8_a_deferred_tool_is_called_once_it_was_found() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         place.python("late", "deferred = true", ECHO);
         place.python("early", "deferred = false", ECHO);
         place.trust();
@@ -544,7 +544,7 @@ fn s3_8_a_deferred_tool_is_called_once_it_was_found() {
 #[test]
 fn s1_23_s1_28_each_tool_has_its_own_state() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let count = "import os, json\np = os.environ['CALLGATE_STATE'] + '/n'\nn = int(open(p).read()) + 1 if os.path.exists(p) else 1\n\
                      open(p, 'w').write(str(n))\nprint(json.dumps({'n': n, 'at': p}))\n";
         place.python("first", "state = true\n", count);
@@ -580,7 +580,7 @@ fn s1_23_s1_28_each_tool_has_its_own_state() {
 #[test]
 fn c_1_a_ceiling_bounds_a_declared_tool() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let script = "open('src/made', 'w').close()\nopen('made', 'w').close()\nprint(1)\n";
         place.python("maker", "\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n", script);
         place.directory(&place.env.workspace().join("src"));
@@ -612,7 +612,7 @@ fn c_1_a_ceiling_bounds_a_declared_tool() {
 #[test]
 fn e4_no_call_may_write_a_definition() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         place.python("echo", "", "print(1)\n");
         place.file(
             &place.user_tools(),
@@ -666,7 +666,7 @@ fn e4_no_call_may_write_a_definition() {
 /// X3-5, C-24, S4-9: where tools only read, a tool that runs what its author wrote is not offered.
 #[test]
 fn x3_5_a_profile_that_only_reads_has_no_declared_tools() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     place.python("echo", "", "print(1)\n");
     for profile in ["readonly", "plan"] {
         place.env.workspace_file("callgate.toml", &format!("profile = \"{profile}\"\n"));
@@ -682,7 +682,7 @@ fn x3_5_a_profile_that_only_reads_has_no_declared_tools() {
 /// S0-44: of a result that is too long the first part is shown.
 #[test]
 fn s0_44_a_long_result_is_cut() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     place.python("long", "", "import json\nprint(json.dumps('x' * 300000))\n");
     place.trust();
     let (code, envelope) = place.call("long", json!({}));
@@ -696,7 +696,7 @@ fn s0_44_a_long_result_is_cut() {
 #[test]
 fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let other = place.env.outside().join("other");
         place.directory(&other);
@@ -713,7 +713,7 @@ fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
             "the control: calls can write there"
         );
         assert_eq!(fs::read_to_string(&planted).unwrap(), definition("planted"));
-        let refused = |run: Run, why: &str| {
+        let refused = |run: ProgramRunner, why: &str| {
             let ended = run.clone().run(&[&binary, "call", "-C", &other, "planted"]);
             assert_eq!(ended.status.code(), Some(64), "{ended:?}");
             assert!(ended.stdout.contains("there is no tool `planted`"), "{ended:?}");
@@ -740,7 +740,7 @@ fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
 #[test]
 fn e4_e1_no_session_declares_the_user_s_tools() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let home = place.env.outside();
         let settings = home.join(".config/callgate");
@@ -785,7 +785,7 @@ fn e4_e1_no_session_declares_the_user_s_tools() {
 #[test]
 fn c_1_a10_a_link_leads_no_tool_out_of_its_bounds() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let (data, other) = (place.env.outside().join("data"), place.env.outside().join("other"));
         [&data, &other, &data.join("inner")].iter().for_each(|directory| place.directory(directory));
         place.file(&other, "secret", "the secret of outside");
@@ -821,7 +821,7 @@ fn c_1_a10_a_link_leads_no_tool_out_of_its_bounds() {
 #[test]
 fn e4_another_name_of_a_tool_s_directory_leaves_the_tool_out() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         place.python("echo", "", "print(1)\n");
         let alias = place.env.outside().join("alias");
         symlink(place.tools(), &alias).unwrap();
@@ -844,7 +844,7 @@ fn e4_another_name_of_a_tool_s_directory_leaves_the_tool_out() {
 /// E4, A3: a file of a tool that has another name may be written by that, in whatever session that is granted.
 #[test]
 fn e4_a3_a_tool_s_file_has_no_other_name() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     place.python("echo", "", "print(1)\n");
     place.trust();
     assert_eq!(place.result("echo", json!({})), 1, "the control");
@@ -865,7 +865,7 @@ fn e4_a3_a_tool_s_file_has_no_other_name() {
 #[test]
 fn s1_32_e4_a_tool_s_program_is_not_one_that_calls_write() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let program = place.env.workspace().join("program");
         let add = |name: &str, program: &str| {
             let text = format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{program}\", \"1\"]\n");
@@ -906,7 +906,7 @@ fn s1_32_e4_a_tool_s_program_is_not_one_that_calls_write() {
 #[test]
 fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let (workspace, home) = (place.env.workspace(), place.env.outside());
         let reads = "env = [\"TOKEN\"]\n\n[requires.fs]\nread = [\"{workspace}/**\"]\n";
@@ -979,7 +979,7 @@ fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
 #[test]
 fn e4_c12_no_call_chooses_what_runs_the_program_of_a_declared_tool() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let (workspace, programs) = (place.env.workspace(), place.env.outside().join("programs"));
         let theirs = workspace.join("venv");
         [&programs, &theirs].iter().for_each(|directory| place.directory(directory));
@@ -1086,7 +1086,7 @@ fn e4_c12_no_call_chooses_what_runs_the_program_of_a_declared_tool() {
 #[test]
 fn s1_31_a_tool_that_fails_tells_what_it_changed() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let made = "open('Makefile', 'w').close()\n";
         let writes = "\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
         for (name, end) in [("well", "print(1)"), ("fails", "raise SystemExit(1)"), ("says", "print('no json')")] {
@@ -1106,7 +1106,7 @@ fn s1_31_a_tool_that_fails_tells_what_it_changed() {
 #[test]
 fn a1_a3_a18_a_grant_that_narrows_a_tool_releases_nothing() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         crate::protect::led_to(&place.env);
         let script = "import json, sys\npath = json.load(sys.stdin)['text']\n\
                       try:\n open(path, 'w').write('evil')\n print(0)\nexcept OSError as error:\n print(error.errno)\n";
@@ -1134,7 +1134,7 @@ fn a1_a3_a18_a_grant_that_narrows_a_tool_releases_nothing() {
 #[test]
 fn a1_a3_a18_what_a_tool_requires_is_judged_from_all_that_was_asked_for() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let made = "mkdir -p nested src/hooks && git init -q sub && git -C sub config core.hooksPath ../src/hooks &&
                     echo ok > sub/.git/hooks/post-commit && ln sub/.git/hooks/post-commit src/hl";
         let ended = place.env.bare().run(&["/bin/sh", "-c", made]);
@@ -1182,7 +1182,7 @@ fn a1_a3_a18_what_a_tool_requires_is_judged_from_all_that_was_asked_for() {
 #[test]
 fn s1_23_a1_names_are_protected_in_a_tool_s_state() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let script = "import os, json, sqlite3\n\
                       state = os.environ['CALLGATE_STATE']\n\
                       base = sqlite3.connect(state + '/db')\n\
@@ -1209,7 +1209,7 @@ fn s1_23_a1_names_are_protected_in_a_tool_s_state() {
 #[test]
 fn e4_a11_no_call_writes_in_the_home_of_a_tool() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let script = "import os, json\nprint(json.dumps([os.environ['HOME'], os.environ['TMPDIR']]))\n";
         place.python("where", "\n[requires.fs]\nread = [\"{workspace}/**\"]\n", script);
         place.trust();
@@ -1231,7 +1231,7 @@ fn e4_a11_no_call_writes_in_the_home_of_a_tool() {
 /// nowhere that its ceiling does not grant.
 #[test]
 fn c_1_a10_a_link_that_is_turned_meanwhile_leads_out_of_no_ceiling() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     let (data, other) = (place.env.outside().join("data"), place.env.outside().join("other"));
     [&other, &data.join("in")].iter().for_each(|directory| place.directory(directory));
     place.file(&other, "file", "of outside");
@@ -1265,7 +1265,7 @@ fn c_1_a10_a_link_that_is_turned_meanwhile_leads_out_of_no_ceiling() {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });
-        let shown: Vec<Ended> = (0..40).map(|_| read()).collect();
+        let shown: Vec<ProgramOutcome> = (0..40).map(|_| read()).collect();
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
         let led_out = shown.into_iter().find(|ended| ended.stdout.contains("of outside"));
         assert!(led_out.is_none(), "{led_out:?}");
@@ -1277,7 +1277,7 @@ fn c_1_a10_a_link_that_is_turned_meanwhile_leads_out_of_no_ceiling() {
 #[test]
 fn e4_c12_no_tool_is_made_of_what_was_asked_for_to_write() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let outside = place.env.outside().canonicalize().unwrap();
         let (programs, temporary) = (outside.join("programs"), outside.join("programs/tmp"));
         [&programs, &temporary].iter().for_each(|directory| place.directory(directory));
@@ -1329,7 +1329,7 @@ fn e4_c12_no_tool_is_made_of_what_was_asked_for_to_write() {
 #[test]
 fn a1_a18_a_part_of_a_protected_directory_is_a_tool_s_alone() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let workspace = place.env.workspace();
         [workspace.join(".vscode/sub"), workspace.join(".idea")]
             .iter()
@@ -1366,7 +1366,7 @@ fn a1_a18_a_part_of_a_protected_directory_is_a_tool_s_alone() {
 #[test]
 fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = DeclaredProject::new(target);
         let (workspace, outside) = (place.env.workspace(), place.env.outside());
         let beside = outside.join("programs");
         [&beside, &workspace.join("sub")].iter().for_each(|directory| place.directory(directory));
@@ -1397,7 +1397,7 @@ fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {
 /// S1-32, X2-1: however much lies in a directory of definitions, reading it is bounded, and the session goes on.
 #[test]
 fn s1_32_what_lies_among_definitions_is_bounded() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     let users = place.user_tools();
     let name = std::ffi::OsStr::from_bytes(b"a\xff.toml");
     fs::write(users.join(name), "name = \"odd\"").unwrap();
@@ -1437,7 +1437,7 @@ fn s1_32_what_lies_among_definitions_is_bounded() {
 /// them nobody is asked about.
 #[test]
 fn s1_7_s1_29_trusting_a_project_shows_what_its_tools_get() {
-    let place = Place::new(HERE);
+    let place = DeclaredProject::new(HERE);
     let more = "env = [\"DEPLOY_TOKEN\"]\nstate = true\ngated = false\n\n[requires.fs]\nread = [\"/srv/data/**\"]\n";
     place.python("deploy", more, "print(1)\n");
     place.python("plain", "", "print(1)\n");

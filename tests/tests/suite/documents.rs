@@ -4,17 +4,17 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
 use serde_json::{Map, Value, json};
 
-fn call(env: &TestEnv, before: &[&str], flags: &[&str], (tool, arguments): (&str, &Value)) -> Ended {
+fn call(env: &TestEnv, before: &[&str], flags: &[&str], (tool, arguments): (&str, &Value)) -> ProgramOutcome {
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let arguments = arguments.to_string();
     env.weakened().run(&[before, &[callgate.as_str(), "call"], flags, &[tool, &arguments]].concat())
 }
 
 #[track_caller]
-fn envelope(ended: &Ended) -> Value {
+fn envelope(ended: &ProgramOutcome) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 

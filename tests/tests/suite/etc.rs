@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Host, ProgramRunner, TestEnv, matrix, skip};
 use libc::EACCES;
 
 /// Which of the files in `list` can be opened, by the shell itself.
 const OPENABLE: &str =
     r#"while IFS= read -r f; do if { : < "$f"; } 2>/dev/null; then printf '%s\n' "$f"; fi; done < "$0""#;
 
-fn openable(run: &Run, list: &Path) -> BTreeSet<PathBuf> {
+fn openable(run: &ProgramRunner, list: &Path) -> BTreeSet<PathBuf> {
     let ended = run.run(&["/bin/bash", "-c", OPENABLE, list.to_str().unwrap()]);
     assert_eq!(ended.status.code(), Some(if ended.stdout.is_empty() { 1 } else { 0 }), "{ended:?}");
     ended.stdout.lines().map(PathBuf::from).collect()
@@ -63,9 +63,9 @@ fn what_is_read_of_etc_everyone_may_read() {
 }
 
 /// A directory of this test's own in `/etc`, which only root can have.
-struct Planted(PathBuf);
+struct PlantedDirectory(PathBuf);
 
-impl Planted {
+impl PlantedDirectory {
     fn plant(env: &TestEnv) -> Option<Self> {
         // The environment's own name: other tests do the same beside this one.
         let top = Path::new("/etc").join(env.outside().parent()?.file_name()?);
@@ -99,7 +99,7 @@ impl Planted {
     }
 }
 
-impl Drop for Planted {
+impl Drop for PlantedDirectory {
     fn drop(&mut self) {
         let _gone = fs::remove_dir_all(&self.0);
     }
@@ -109,7 +109,7 @@ impl Drop for Planted {
 fn secrets_of_etc_cannot_be_read() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let Some(planted) = Planted::plant(&env) else {
+        let Some(planted) = PlantedDirectory::plant(&env) else {
             return skip("root", format_args!("{target:?}: nothing can be made in /etc"));
         };
         for open in ["whole/f", "mixed/f"] {
@@ -147,7 +147,7 @@ fn secrets_of_etc_cannot_be_read() {
 fn a2_what_is_hidden_in_etc_is_no_program_s_interpreter() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let Some(planted) = Planted::plant(&env) else {
+        let Some(planted) = PlantedDirectory::plant(&env) else {
             return skip("root", format_args!("{target:?}: nothing can be made in /etc"));
         };
         for (name, is_shown) in [("mixed/f", true), ("mixed/db-password", false), ("mixed/server.key", false)] {
@@ -196,9 +196,9 @@ fn programs_find_their_settings_in_etc() {
 
 /// Directories of this test's own in `/opt` and `/usr/local/etc`, which only root can have: a toolchain of root's, what belongs to the
 /// caller, and what root keeps for itself.
-struct Shared(PathBuf, PathBuf);
+struct SharedDirectories(PathBuf, PathBuf);
 
-impl Shared {
+impl SharedDirectories {
     fn plant(env: &TestEnv) -> Option<Self> {
         let name = env.workspace().parent()?.file_name()?.to_str()?.replace("callgate-test", "callgate-suite");
         let shared = Self(Path::new("/opt").join(&name), Path::new("/usr/local/etc").join(&name));
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedDirectories {
     fn drop(&mut self) {
         let _gone = (fs::remove_dir_all(&self.0), fs::remove_dir_all(&self.1));
     }
@@ -254,7 +254,7 @@ impl Drop for Shared {
 fn a2_what_is_somebody_s_own_beside_the_system_s_programs_is_not_granted() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let Some(shared) = Shared::plant(&env) else {
+        let Some(shared) = SharedDirectories::plant(&env) else {
             return skip("root", format_args!("{target:?}: nothing can be made in /opt"));
         };
         let own = shared.at("mine/.env");

@@ -13,13 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
 
-use callgate_tests::{Binaries, Bystander, Host, Probe, Run, Target, TestEnv, TestFile, matrix, skip};
+use callgate_tests::{Binaries, Bystander, Host, Probe, ProgramRunner, Target, TestEnv, TestFile, matrix, skip};
 use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, EROFS, ESRCH, EXDEV};
 use serde_json::Value;
 
 /// Result of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum AbiAnswer {
     Ok,
     Errno(i32),
     /// Killed by SIGSYS.
@@ -28,7 +28,7 @@ enum Answer {
 
 /// Control: whether it must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
+enum AbiControl {
     Succeeds,
     /// Only for root.
     Privileged,
@@ -40,14 +40,14 @@ enum Control {
 
 /// One act.
 #[derive(Debug)]
-struct Row {
+struct AbiRow {
     words: Vec<String>,
-    inside: Answer,
-    control: Control,
+    inside: AbiAnswer,
+    control: AbiControl,
 }
 
 /// Something for each act to attack. Every file is one act's own, so that no act changes what the next one finds.
-struct World<'a> {
+struct AbiWorld<'a> {
     env: &'a TestEnv,
     target: Target,
     role: &'static str,
@@ -170,7 +170,7 @@ const ELSEWHERE: &[&str] = &[
     "tcp-connect-soon",
 ];
 
-impl<'a> World<'a> {
+impl<'a> AbiWorld<'a> {
     fn new(env: &'a TestEnv, role: &'static str) -> Self {
         let target = env.target();
         let directory = |name: &str| {
@@ -252,14 +252,14 @@ impl<'a> World<'a> {
     }
 
     /// An act on a file, which gets the attribute that it is to remove or read.
-    fn on_file(&self, act: &str, path: &str, rest: &[&str], errno: i32) -> Row {
+    fn on_file(&self, act: &str, path: &str, rest: &[&str], errno: i32) -> AbiRow {
         let attribute = act.contains("xattr");
         if attribute && !act.contains("set") {
             let made = self.env.bare().probe(&["setxattr", path]);
             assert!(made.is_ok() || made.errno() == Some(EOPNOTSUPP), "{made}");
         }
-        let control = if attribute { Control::IfKnown } else { Control::Succeeds };
-        Row { control, ..deny(&[&[act, path], rest].concat(), errno) }
+        let control = if attribute { AbiControl::IfKnown } else { AbiControl::Succeeds };
+        AbiRow { control, ..deny(&[&[act, path], rest].concat(), errno) }
     }
 
     fn bystander(&self) -> String {
@@ -314,7 +314,7 @@ impl<'a> World<'a> {
     }
 
     /// The table.
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<AbiRow> {
         let mut rows = Vec::new();
         self.files_outside(&mut rows);
         self.files_lent(&mut rows);
@@ -328,7 +328,7 @@ impl<'a> World<'a> {
         rows
     }
 
-    fn files_outside(&self, rows: &mut Vec<Row>) {
+    fn files_outside(&self, rows: &mut Vec<AbiRow>) {
         let denied = self.target.by_strength(ENOENT, EACCES);
         let file = || self.file_in(&self.outside);
         for (act, rest) in [READS, WRITES, METADATA].concat() {
@@ -338,20 +338,20 @@ impl<'a> World<'a> {
             rows.push(self.on_file(act, &file(), rest, EACCES));
         }
         for (act, rest) in ABSENT {
-            rows.push(Row { control: Control::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });
+            rows.push(AbiRow { control: AbiControl::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });
         }
-        rows.push(Row { control: Control::IfKnown, ..deny(&["fs-ioctl", &file()], denied) });
-        rows.push(Row { control: Control::Privileged, ..deny(&["open-by-handle", &file()], denied) });
+        rows.push(AbiRow { control: AbiControl::IfKnown, ..deny(&["fs-ioctl", &file()], denied) });
+        rows.push(AbiRow { control: AbiControl::Privileged, ..deny(&["open-by-handle", &file()], denied) });
         // Names, times and sizes show where there is no mount namespace (`docs/threat-model.md`).
-        let seen = self.target.by_strength(Answer::Errno(ENOENT), Answer::Ok);
+        let seen = self.target.by_strength(AbiAnswer::Errno(ENOENT), AbiAnswer::Ok);
         for act in ["stat", "getxattr"] {
-            rows.push(Row { inside: seen, ..self.on_file(act, &file(), &[], 0) });
+            rows.push(AbiRow { inside: seen, ..self.on_file(act, &file(), &[], 0) });
         }
         rows.push(deny(&["readdir", self.outside.to_str().unwrap()], denied));
     }
 
     /// Files that may be read are read, and are not written.
-    fn files_lent(&self, rows: &mut Vec<Row>) {
+    fn files_lent(&self, rows: &mut Vec<AbiRow>) {
         let denied = self.target.by_strength(EROFS, EACCES);
         let file = || self.file_in(&self.lent);
         for (act, rest) in READS {
@@ -364,15 +364,15 @@ impl<'a> World<'a> {
             rows.push(self.on_file(act, &file(), rest, EACCES));
         }
         for (act, rest) in ABSENT {
-            rows.push(Row { control: Control::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });
+            rows.push(AbiRow { control: AbiControl::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });
         }
-        rows.push(Row { control: Control::IfKnown, ..deny(&["fs-ioctl", &file()], EPERM) });
+        rows.push(AbiRow { control: AbiControl::IfKnown, ..deny(&["fs-ioctl", &file()], EPERM) });
         rows.push(deny(&["unlink", &file()], denied));
         rows.push(deny(&["create", &self.lent.join("new").display().to_string()], denied));
     }
 
     /// Names are neither made nor removed nor moved.
-    fn names(&self, rows: &mut Vec<Row>) {
+    fn names(&self, rows: &mut Vec<AbiRow>) {
         let denied = self.target.by_strength(ENOENT, EACCES);
         let workspace = self.env.workspace();
         let new = || self.outside.join(self.fresh("new")).display().to_string();
@@ -396,11 +396,14 @@ impl<'a> World<'a> {
         rows.push(deny(&["link", &self.file_in(&self.lent), &inside()], EXDEV));
         rows.push(deny(&["rename", &self.file_in(&self.lent), &inside()], self.target.by_strength(EXDEV, EACCES)));
         for kind in ["c", "b"] {
-            rows.push(Row { control: Control::Privileged, ..deny(&["mknod", &inside(), kind, "1", "3"], EACCES) });
+            rows.push(AbiRow {
+                control: AbiControl::Privileged,
+                ..deny(&["mknod", &inside(), kind, "1", "3"], EACCES)
+            });
         }
     }
 
-    fn network(&self, rows: &mut Vec<Row>) {
+    fn network(&self, rows: &mut Vec<AbiRow>) {
         let port = self.tcp.local_addr().unwrap().port().to_string();
         for (act, errno) in [
             ("tcp-connect", ECONNREFUSED),
@@ -424,7 +427,8 @@ impl<'a> World<'a> {
             // It counts its answers, and who came is counted here.
             rows.push(allow(&["straddling-race", kind, "127.0.0.1", &port, "50"]));
         }
-        let mut refuse = |words: &[&str], errno| rows.push(Row { control: Control::IfKnown, ..deny(words, errno) });
+        let mut refuse =
+            |words: &[&str], errno| rows.push(AbiRow { control: AbiControl::IfKnown, ..deny(words, errno) });
         refuse(&["mptcp-connect", "127.0.0.1", &port], EACCES);
         for act in ["sctp", "ping-socket", "raw"] {
             refuse(&[act], EACCES);
@@ -438,10 +442,10 @@ impl<'a> World<'a> {
         }
         refuse(&["socket", "2", &(libc::SOCK_RAW | libc::SOCK_CLOEXEC).to_string(), "1"], EACCES);
         refuse(&["io-uring-setup"], ENOSYS);
-        rows.push(Row { control: Control::None, ..deny(&["bind", "192.0.2.1", "0"], EACCES) });
+        rows.push(AbiRow { control: AbiControl::None, ..deny(&["bind", "192.0.2.1", "0"], EACCES) });
     }
 
-    fn unix_sockets(&self, rows: &mut Vec<Row>) {
+    fn unix_sockets(&self, rows: &mut Vec<AbiRow>) {
         let [outside, inside, log_outside, log_inside] = &self.paths;
         let hidden = self.target.by_strength(ENOENT, EACCES);
         rows.push(deny(&["unix-connect", outside.to_str().unwrap()], hidden));
@@ -460,7 +464,7 @@ impl<'a> World<'a> {
         rows.push(deny(&["socketpair-dgram"], EACCES));
     }
 
-    fn processes(&self, rows: &mut Vec<Row>) {
+    fn processes(&self, rows: &mut Vec<AbiRow>) {
         let pid = self.bystander();
         let opened = self.target.by_strength(ESRCH, EPERM);
         // Without a signal scope the broker lets a thread's number be one of the caller's own process alone.
@@ -480,7 +484,7 @@ impl<'a> World<'a> {
         for act in ["ptrace-attach", "ptrace-seize"] {
             rows.push(deny(&[act, &pid], EPERM));
         }
-        rows.push(Row { control: Control::Privileged, ..deny(&["setns", &pid], opened) });
+        rows.push(AbiRow { control: AbiControl::Privileged, ..deny(&["setns", &pid], opened) });
         for what in ["environ", "cmdline", "maps", "mem", "root", "cwd", "fd", "exe"] {
             rows.push(deny(&["proc-pid", &pid, what], self.target.by_strength(ENOENT, EACCES)));
         }
@@ -491,7 +495,7 @@ impl<'a> World<'a> {
         rows.push(deny(&["pidfd-signal", &self.bystander(), "9"], opened));
     }
 
-    fn ipc(&self, rows: &mut Vec<Row>) {
+    fn ipc(&self, rows: &mut Vec<AbiRow>) {
         for (kind, (key, id)) in IPC.iter().zip(&self.ipc) {
             rows.push(deny(&[&format!("{kind}-sysv-get"), key], ENOENT));
             let using = match *kind {
@@ -500,14 +504,14 @@ impl<'a> World<'a> {
                 _ => "send",
             };
             rows.push(deny(&[&format!("{kind}-sysv-{using}"), id], EACCES));
-            rows.push(Row { control: Control::None, ..deny(&[&format!("{kind}-sysv-remove"), id], EACCES) });
+            rows.push(AbiRow { control: AbiControl::None, ..deny(&[&format!("{kind}-sysv-remove"), id], EACCES) });
         }
         rows.push(deny(&["shm-posix-open", &self.name], ENOENT));
         rows.push(deny(&["mq-open", &self.name], EACCES));
-        rows.push(Row { control: Control::None, ..deny(&["mq-open-existing", &self.name], EACCES) });
+        rows.push(AbiRow { control: AbiControl::None, ..deny(&["mq-open-existing", &self.name], EACCES) });
     }
 
-    fn kernel(&self, rows: &mut Vec<Row>) {
+    fn kernel(&self, rows: &mut Vec<AbiRow>) {
         let directory = self.env.workspace().join(self.fresh("mount"));
         fs::create_dir(&directory).unwrap();
         self.env.give(&directory);
@@ -528,31 +532,31 @@ impl<'a> World<'a> {
         }
         rows.push(deny(&["clone3-newuser"], ENOSYS));
         for words in [&["mount-tmpfs", directory][..], &["umount", directory], &["pivot-root", directory]] {
-            rows.push(Row { control: Control::None, ..deny(words, EPERM) });
+            rows.push(AbiRow { control: AbiControl::None, ..deny(words, EPERM) });
         }
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         for words in
             [&["chroot", directory][..], &["open-tree-clone", directory], &["fsopen"], &["sethostname", name.trim()]]
         {
-            rows.push(Row { control: Control::Privileged, ..deny(words, EPERM) });
+            rows.push(AbiRow { control: AbiControl::Privileged, ..deny(words, EPERM) });
         }
-        rows.push(Row { control: Control::Privileged, ..deny(&["setuid", "1"], EPERM) });
+        rows.push(AbiRow { control: AbiControl::Privileged, ..deny(&["setuid", "1"], EPERM) });
         let subsystems = ["bpf", "perf", "userfaultfd", "keyctl", "add-key", "request-key", "syslog", "ldt"];
         for act in subsystems {
-            rows.push(Row { control: Control::IfKnown, ..deny(&[act], EPERM) });
+            rows.push(AbiRow { control: AbiControl::IfKnown, ..deny(&[act], EPERM) });
         }
         if cfg!(target_arch = "x86_64") {
             for words in [&["int80", "20"][..], &["x32", "39"]] {
-                rows.push(Row { control: Control::IfKnown, inside: Answer::Killed, ..deny(words, 0) });
+                rows.push(AbiRow { control: AbiControl::IfKnown, inside: AbiAnswer::Killed, ..deny(words, 0) });
             }
         }
         for act in ["tty-sti", "tty-linux"] {
-            rows.push(Row { control: Control::None, ..deny(&[act, "0"], EPERM) });
+            rows.push(AbiRow { control: AbiControl::None, ..deny(&[act, "0"], EPERM) });
         }
     }
 
     /// Acts that tools need, and that look like an attack above: the same acts on what is the call's own.
-    fn works(&self, rows: &mut Vec<Row>) {
+    fn works(&self, rows: &mut Vec<AbiRow>) {
         let workspace = self.env.workspace();
         let new = || workspace.join(self.fresh("mine")).display().to_string();
         let mine = || {
@@ -567,8 +571,8 @@ impl<'a> World<'a> {
             }
             // What truncates without a right to write cannot be told from reading below ABI 3, where no mount stops it.
             let refused = rest.contains(&"read-trunc") && abi(self.target) < 3 && !self.target.has_namespaces();
-            let inside = if refused { Answer::Errno(EACCES) } else { Answer::Ok };
-            rows.push(Row { inside, ..allow(&[&[act, &path], rest].concat()) });
+            let inside = if refused { AbiAnswer::Errno(EACCES) } else { AbiAnswer::Ok };
+            rows.push(AbiRow { inside, ..allow(&[&[act, &path], rest].concat()) });
         }
         for act in ["create", "mkdir", "mkfifo"] {
             rows.push(allow(&[act, &new()]));
@@ -582,10 +586,10 @@ impl<'a> World<'a> {
         let (below, directory) = (new(), new());
         fs::create_dir(&directory).unwrap();
         self.env.give(directory.as_ref());
-        let between = if refers(self.target) { Answer::Ok } else { Answer::Errno(EXDEV) };
+        let between = if refers(self.target) { AbiAnswer::Ok } else { AbiAnswer::Errno(EXDEV) };
         rows.push(allow(&["mkdir", &below]));
         for act in ["rename", "link"] {
-            rows.push(Row { inside: between, ..allow(&[act, &mine(), &format!("{directory}/{act}")]) });
+            rows.push(AbiRow { inside: between, ..allow(&[act, &mine(), &format!("{directory}/{act}")]) });
         }
         rows.push(allow(&["readdir", workspace.to_str().unwrap()]));
         // The second is not reached, or it changes: a race that is won is seen by looking at the world.
@@ -612,11 +616,11 @@ impl<'a> World<'a> {
             rows.push(allow(words));
         }
         // Who waits for a descriptor of its own filter is told apart from callgate's own listener, of which a task has one.
-        rows.push(Row { inside: Answer::Errno(libc::EBUSY), ..allow(&["seccomp-listener"]) });
+        rows.push(AbiRow { inside: AbiAnswer::Errno(libc::EBUSY), ..allow(&["seccomp-listener"]) });
     }
 }
 
-impl World<'_> {
+impl AbiWorld<'_> {
     fn remove(&self) -> Vec<Probe> {
         let remove =
             |(kind, (_, id)): (&&str, &(String, String))| self.env.bare().probe(&[&format!("{kind}-sysv-remove"), id]);
@@ -625,7 +629,7 @@ impl World<'_> {
 }
 
 /// A test that fails leaves nothing behind either.
-impl Drop for World<'_> {
+impl Drop for AbiWorld<'_> {
     fn drop(&mut self) {
         drop(self.remove());
         for left in [self.name.clone(), format!("sem.{}-own", self.name)] {
@@ -634,16 +638,16 @@ impl Drop for World<'_> {
     }
 }
 
-fn row(words: &[&str], inside: Answer) -> Row {
-    Row { words: words.iter().map(|&word| word.to_owned()).collect(), inside, control: Control::Succeeds }
+fn row(words: &[&str], inside: AbiAnswer) -> AbiRow {
+    AbiRow { words: words.iter().map(|&word| word.to_owned()).collect(), inside, control: AbiControl::Succeeds }
 }
 
-fn deny(words: &[&str], errno: i32) -> Row {
-    row(words, Answer::Errno(errno))
+fn deny(words: &[&str], errno: i32) -> AbiRow {
+    row(words, AbiAnswer::Errno(errno))
 }
 
-fn allow(words: &[&str]) -> Row {
-    row(words, Answer::Ok)
+fn allow(words: &[&str]) -> AbiRow {
+    row(words, AbiAnswer::Ok)
 }
 
 /// The Landlock ABI of a target.
@@ -661,9 +665,9 @@ fn refers(target: Target) -> bool {
 
 /// Runs every act in turn; what each came to.
 #[track_caller]
-fn answers(run: &Run, rows: &[Row]) -> Vec<(Answer, String)> {
+fn answers(run: &ProgramRunner, rows: &[AbiRow]) -> Vec<(AbiAnswer, String)> {
     let probe = Binaries::of_this_build().probe().display().to_string();
-    let line = |row: &Row| row.words.iter().map(|word| format!(" '{word}'")).collect::<String>();
+    let line = |row: &AbiRow| row.words.iter().map(|word| format!(" '{word}'")).collect::<String>();
     let script: String = rows.iter().map(|row| format!("{probe}{}\n", line(row))).collect();
     let ended = run.run(&["/bin/bash", "-c", &script]);
     let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -671,9 +675,9 @@ fn answers(run: &Run, rows: &[Row]) -> Vec<(Answer, String)> {
     let asked: Vec<&str> = rows.iter().map(|row| row.words[0].as_str()).collect();
     assert_eq!(ran, asked, "every act was tried, in turn: {}", ended.stderr);
     let answer = |line: &Value| match (&line["ok"], line["errno"].as_i64(), line["signal"].as_i64()) {
-        (Value::Bool(true), ..) => Answer::Ok,
-        (_, Some(errno), _) => Answer::Errno(i32::try_from(errno).unwrap()),
-        (_, _, Some(signal)) if signal == i64::from(libc::SIGSYS) => Answer::Killed,
+        (Value::Bool(true), ..) => AbiAnswer::Ok,
+        (_, Some(errno), _) => AbiAnswer::Errno(i32::try_from(errno).unwrap()),
+        (_, _, Some(signal)) if signal == i64::from(libc::SIGSYS) => AbiAnswer::Killed,
         _ => panic!("{line}"),
     };
     lines.iter().map(|line| (answer(line), line.to_string())).collect()
@@ -681,22 +685,22 @@ fn answers(run: &Run, rows: &[Row]) -> Vec<(Answer, String)> {
 
 fn every_act(target: Target) {
     let env = TestEnv::new(target);
-    let control = World::new(&env, "a");
+    let control = AbiWorld::new(&env, "a");
     let mut rows = control.rows();
-    rows.retain(|row| row.control != Control::None);
+    rows.retain(|row| row.control != AbiControl::None);
     let bare = answers(&env.bare(), &rows);
     let came = control.visits();
     control.clear();
     let mut wrong = Vec::new();
     for (row, (answer, line)) in rows.iter().zip(&bare) {
         let must = match row.control {
-            Control::Succeeds => true,
-            Control::Privileged => target.user.uid() == 0,
-            Control::IfKnown | Control::None => false,
+            AbiControl::Succeeds => true,
+            AbiControl::Privileged => target.user.uid() == 0,
+            AbiControl::IfKnown | AbiControl::None => false,
         };
-        if must && *answer != Answer::Ok {
+        if must && *answer != AbiAnswer::Ok {
             wrong.push(format!("control of {:?}: {line}", row.words));
-        } else if row.control == Control::IfKnown && *answer != Answer::Ok {
+        } else if row.control == AbiControl::IfKnown && *answer != AbiAnswer::Ok {
             skip("unknown-call", format_args!("control of {:?} as {:?}: {line}", row.words, target.user));
         }
     }
@@ -704,7 +708,7 @@ fn every_act(target: Target) {
     // by path, one of each by name.
     assert!(came >= 23, "only {came} controls arrived");
 
-    let world = World::new(&env, "b");
+    let world = AbiWorld::new(&env, "b");
     let rows = world.rows();
     let before = world.look();
     let status = env.outside().join("status.json");
@@ -761,7 +765,7 @@ fn a15_d3_every_act_under_docker() {
 fn every_act_of_the_probe_is_in_the_table() {
     let target = Target { host: Host::NoNamespaces, user: callgate_tests::User::Ordinary };
     let env = TestEnv::new(target);
-    let world = World::new(&env, "c");
+    let world = AbiWorld::new(&env, "c");
     let mut tried: BTreeSet<String> = world.rows().into_iter().map(|row| row.words[0].clone()).collect();
     world.clear();
     tried.extend(ELSEWHERE.iter().map(|&act| act.to_owned()));

@@ -7,7 +7,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix, matrix_as, repetitions, skip};
+use callgate_tests::{
+    Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, matrix, matrix_as, repetitions, skip,
+};
 use libc::{EACCES, ENOENT, ENOEXEC};
 use serde_json::{Value, json};
 
@@ -30,12 +32,12 @@ fn only(grants: &[&str]) -> String {
 }
 
 /// Under callgate with that manifest.
-fn judged(env: &TestEnv) -> Run {
+fn judged(env: &TestEnv) -> ProgramRunner {
     env.sandbox().flag(&["--manifest", "m.toml"])
 }
 
 /// A run in which the probe may be started as well.
-fn with_probe(env: &TestEnv, programs: &[&str]) -> Run {
+fn with_probe(env: &TestEnv, programs: &[&str]) -> ProgramRunner {
     let probe = format!("{:?}", Binaries::of_this_build().probe().display().to_string());
     let all: Vec<&str> = programs.iter().copied().chain([probe.as_str()]).collect();
     grant(env, &all);
@@ -233,7 +235,7 @@ fn c6_c12_copied_renamed_and_planted_programs_are_not_granted() {
 fn c6_c8_c10_the_first_start_of_a_call_is_judged_by_its_file() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let refused = |run: &Run, words: &[&str]| {
+        let refused = |run: &ProgramRunner, words: &[&str]| {
             let ended = run.run(words);
             assert_eq!(ended.status.code(), Some(126), "{words:?}: {ended:?}");
             assert!(ended.stderr.contains("Permission denied"), "{words:?}: {ended:?}");
@@ -635,7 +637,8 @@ fn races(target: Target, tries: u32) {
     for how in ["string", "pointer", "shared"] {
         let act = |tries: u32| ["exec-race", how, &tries.to_string(), "/usr/bin/expr", "1", "0"].map(str::to_owned);
         let words = |tries| act(tries).to_vec();
-        let probe = |run: &Run, words: &[String]| run.probe(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let probe =
+            |run: &ProgramRunner, words: &[String]| run.probe(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let bare = probe(&env.bare(), &words(200));
         assert!(bare.assert_ok().fact("bad").as_u64() > Some(0), "the control: {bare}");
         // In parts: the harness gives up on one after a minute and a half.
@@ -812,7 +815,9 @@ fn a_program_that_is_not_there_is_told() {
 fn the_flag_grants_single_programs() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |words: &[&str]| -> Ended { env.sandbox().flag(&["--exec", "bash", "--exec", "mkdir"]).run(words) };
+        let run = |words: &[&str]| -> ProgramOutcome {
+            env.sandbox().flag(&["--exec", "bash", "--exec", "mkdir"]).run(words)
+        };
         let ran = run(&["bash", "-c", "mkdir made; touch other; exit 7"]);
         assert_eq!(ran.status.code(), Some(7), "{ran:?}");
         assert!(ran.stderr.contains("callgate: not started: /usr/bin/touch other (it is not granted)"), "{ran:?}");
@@ -917,7 +922,7 @@ fn c11_a_program_of_many_names_is_held_to_one() {
                 .fold(way.to_owned(), |line, name| line.replace(&format!("@{name}"), &at(name)))
         };
         // Whether it is removed, and the exit status.
-        let tried = |run: &Run, way: &str| {
+        let tried = |run: &ProgramRunner, way: &str| {
             fresh();
             let ended = run.run(&["bash", "-c", &line(way)]);
             (!kept.exists(), ended.status.code(), ended)

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, TestEnv, matrix, skip};
 use libc::EACCES;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ fn script(env: &TestEnv, name: &str, text: &str) {
 }
 
 /// A manifest that grants the workspace, these programs and, as a TOML value with more lines if need be, this one.
-fn granting(env: &TestEnv, programs: &[&str], tree: &str) -> Run {
+fn granting(env: &TestEnv, programs: &[&str], tree: &str) -> ProgramRunner {
     let probe = Binaries::of_this_build().probe().display().to_string();
     let all = programs.iter().copied().chain([probe.as_str()]).map(|name| format!("{name:?}"));
     let shell: String = all.chain([tree.to_owned()]).map(|cmd| format!("[[requires.shell]]\ncmd = {cmd}\n")).collect();
@@ -59,7 +59,7 @@ fn granting(env: &TestEnv, programs: &[&str], tree: &str) -> Run {
 }
 
 /// A run with the tree granted.
-fn granted(env: &TestEnv) -> Run {
+fn granted(env: &TestEnv) -> ProgramRunner {
     granting(env, USUAL, &format!("{TREE:?}"))
 }
 
@@ -69,7 +69,7 @@ fn unmake(env: &TestEnv) -> bool {
 }
 
 /// Runs a line in a workspace that is made anew: whether `made` was made, and how it ended.
-fn line(run: impl Fn(&TestEnv) -> Run, env: &TestEnv, line: &str) -> (bool, Ended) {
+fn line(run: impl Fn(&TestEnv) -> ProgramRunner, env: &TestEnv, line: &str) -> (bool, ProgramOutcome) {
     for entry in fs::read_dir(env.workspace()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
@@ -365,7 +365,7 @@ fn s0_39_c8_c14_no_race_starts_a_loader_of_a_tree() {
         program(&env, "/usr/bin/false", "1");
         let run = granting(&env, &[], &pattern);
         // Until each of these has happened, whatever else the machine does meanwhile.
-        let race = |run: &Run, wanted: [&str; 2]| {
+        let race = |run: &ProgramRunner, wanted: [&str; 2]| {
             let over = AtomicBool::new(false);
             let exchange = |name: &&str| {
                 symlink(tools.join(name), at(&env, "next")).unwrap();
@@ -440,7 +440,7 @@ fn s0_39_c11_c14_arguments_of_a_tree_are_judged() {
         // What callgate starts itself, by layer 1 and by the kernel's copy.
         assert_eq!(run.run(&["target/expr", "1"]).stdout, "1\n");
         assert_eq!(run.run(&["target/expr", "0"]).status.code(), Some(77));
-        let race = |run: &Run| run.probe(&["exec-race", "shared", "200", "target/expr", "1", "0"]);
+        let race = |run: &ProgramRunner| run.probe(&["exec-race", "shared", "200", "target/expr", "1", "0"]);
         assert!(race(&env.bare()).assert_ok().fact("bad").as_u64() > Some(0), "the control");
         let raced = race(&run);
         assert_eq!((raced.assert_ok().fact("bad"), raced.fact("other")), (0.into(), 0.into()), "{raced}");
@@ -455,7 +455,7 @@ fn s0_39_a_tree_holds_without_tracing() {
         for no_namespaces in [false, true] {
             let env = TestEnv::new(target);
             workspace(&env);
-            let on = |run: Run| if no_namespaces { run.weaken(&["no-userns"]) } else { run };
+            let on = |run: ProgramRunner| if no_namespaces { run.weaken(&["no-userns"]) } else { run };
             let run = on(granted(&env)).flag(&["--status", "status.json"]);
             let made = at(&env, "made").display().to_string();
             run.probe(&["exec", "target/tool", &made]).assert_ok();

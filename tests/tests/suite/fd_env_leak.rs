@@ -9,7 +9,7 @@ fn a20_b17_only_three_descriptors_are_open() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let secret = env.file("secret", "old");
-        let handing_down = |run: &callgate_tests::Run| {
+        let handing_down = |run: &callgate_tests::ProgramRunner| {
             let inner = run.probe_command(&["list-fds"]);
             let mut words = vec!["/bin/sh".to_owned(), "-c".to_owned(), "exec 7<\"$0\" 8<\"$0\" 9</ \"$@\"".to_owned()];
             words.push(secret.text().to_owned());
@@ -48,7 +48,9 @@ fn a17_the_environment_is_not_inherited() {
             ("PYTHONSTARTUP", "/tmp/code"),
             ("CALLGATE_TEST_CANARY", "secret"),
         ];
-        let dress = |run: callgate_tests::Run| variables.iter().fold(run, |run, (key, value)| run.variable(key, value));
+        let dress = |run: callgate_tests::ProgramRunner| {
+            variables.iter().fold(run, |run, (key, value)| run.variable(key, value))
+        };
         let bare = dress(env.bare()).probe(&["env"]);
         let inside = dress(env.sandbox()).probe(&["env"]);
         for (key, value) in variables {
@@ -84,7 +86,7 @@ fn d6_nothing_can_be_typed_into_the_terminal() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         // Under a terminal of its own, as the launcher's shell would be.
-        let type_into = |run: &callgate_tests::Run, act: &[&str]| {
+        let type_into = |run: &callgate_tests::ProgramRunner, act: &[&str]| {
             let inner = run.probe_command(act);
             let words: Vec<&str> = std::iter::once(inner.get_program())
                 .chain(inner.get_args())

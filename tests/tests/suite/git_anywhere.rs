@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use callgate_tests::{Host, Run, Target, TestEnv, matrix};
+use callgate_tests::{Host, ProgramRunner, Target, TestEnv, matrix};
 use serde_json::Value;
 
 use crate::protect::picture;
@@ -18,7 +18,7 @@ fn furnished(target: Target, script: &str) -> TestEnv {
     env
 }
 
-fn sh(run: &Run, script: &str) -> callgate_tests::Ended {
+fn sh(run: &ProgramRunner, script: &str) -> callgate_tests::ProgramOutcome {
     run.run(&["/bin/sh", "-c", &format!("{IDENTITY}; {script}")])
 }
 

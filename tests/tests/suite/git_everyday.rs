@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, User, matrix};
 use serde_json::json;
 
 /// A person's configuration: what sessions get, and what they do not.
@@ -52,7 +52,7 @@ fn home(env: &TestEnv) -> String {
     home
 }
 
-fn sh(run: &Run, script: &str) -> callgate_tests::Ended {
+fn sh(run: &ProgramRunner, script: &str) -> callgate_tests::ProgramOutcome {
     run.run(&["/bin/sh", "-c", script])
 }
 

@@ -1,6 +1,6 @@
 //! Attacks where a host is granted (B1 to B4, B6, B8 to B10, F16): on the Internet of `network.rs`, which tells who was reached.
 
-use callgate_tests::{Binaries, Ended, Run, skip};
+use callgate_tests::{Binaries, ProgramOutcome, ProgramRunner, skip};
 use libc::{EACCES, EAFNOSUPPORT, ENETUNREACH, ENOSYS, EOPNOTSUPP, EPERM};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn seen(internet: &Internet) -> Vec<String> {
 
 /// Results of these acts, made one after the other.
 #[track_caller]
-fn acts(run: &Run, acts: &[&[&str]]) -> Vec<Value> {
+fn acts(run: &ProgramRunner, acts: &[&[&str]]) -> Vec<Value> {
     let probe = Binaries::of_this_build().probe().display().to_string();
     let line = |act: &&[&str]| {
         let words: Vec<String> = act.iter().map(|word| format!("'{word}'")).collect();
@@ -151,7 +151,7 @@ fn b10_clients_of_socks_and_connect_reach_granted_hosts_alone() {
         }
     }
     // What each of them printed, and its status.
-    let run = |run: &Run| -> (Vec<String>, Ended) {
+    let run = |run: &ProgramRunner| -> (Vec<String>, ProgramOutcome) {
         let script: String =
             lines.iter().map(|(line, ..)| format!("{line} | tr '\\n' ' '; echo $PIPESTATUS\n")).collect();
         let ended = run.run(&["/bin/bash", "-c", &script]);
@@ -220,7 +220,7 @@ fn b10_a_spelling_that_programs_read_differently_is_no_host() {
     });
 }
 
-fn callgate(internet: &Internet, words: &[&str]) -> Ended {
+fn callgate(internet: &Internet, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let home = internet.env.outside().display().to_string();
     internet.on(internet.env.weakened().variable("HOME", &home)).run(&[&[&*binary], words].concat())

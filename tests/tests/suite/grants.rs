@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, User, eventually, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, User, eventually, matrix, skip};
 use libc::{EACCES, ENOENT, EROFS};
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().run(&[&[binary.as_str()], words].concat())
 }
@@ -219,13 +219,13 @@ fn a14_a_missing_granted_path_refuses_the_session() {
 }
 
 /// Output of the confined command, or why it was not started.
-struct Shown {
-    ended: Ended,
+struct CommandOutput {
+    ended: ProgramOutcome,
     ran: bool,
 }
 
 /// Runs a command that reads what it was granted and writes what it was not.
-fn show(env: &TestEnv, read: &[&Path], write: &[&Path], look: &[&Path]) -> Shown {
+fn show(env: &TestEnv, read: &[&Path], write: &[&Path], look: &[&Path]) -> CommandOutput {
     let list = |paths: &[&Path]| paths.iter().map(|path| format!(", \"{}\"", path.display())).collect::<String>();
     let (read, write) = (list(read), list(write));
     let text = format!(
@@ -236,7 +236,7 @@ fn show(env: &TestEnv, read: &[&Path], write: &[&Path], look: &[&Path]) -> Shown
     let line = format!("echo ran > ran; {look} echo new > {}; true", env.outside().join("theirs").display());
     let ended = callgate(env, &["run", "--manifest", "m.toml", "--", "sh", "-c", &line]);
     let ran = fs::remove_file(env.workspace().join("ran")).is_ok();
-    Shown { ended, ran }
+    CommandOutput { ended, ran }
 }
 
 /// A14: a granted directory that the worker's user cannot reach refuses the session by its name, for reading and for writing;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
 use serde_json::json;
 
 /// A home with a key and a project, and a directory of its owner's elsewhere.
@@ -20,13 +20,13 @@ fn furnished(target: callgate_tests::Target) -> TestEnv {
     env
 }
 
-fn callgate(env: &TestEnv, home: &str, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, home: &str, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().variable("HOME", home).run(&[&[binary.as_str()], words].concat())
 }
 
 #[track_caller]
-fn assert_refused(ended: &Ended, why: &str) {
+fn assert_refused(ended: &ProgramOutcome, why: &str) {
     assert_eq!(ended.status.code(), Some(64), "{ended:?}");
     assert!(!ended.stdout.contains("the key"), "{ended:?}");
     assert!(ended.stderr.contains(why) && ended.stderr.contains("--allow-home"), "{why}: {ended:?}");

@@ -5,14 +5,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Ended, Host, Person, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, UserShell, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
 /// The user's own commands: home and state are outside, in a directory that is theirs.
-fn user(env: &TestEnv) -> Run {
+fn user(env: &TestEnv) -> ProgramRunner {
     let run = env.weakened().variable("HOME", &env.outside().display().to_string());
     run.variable("XDG_STATE_HOME", &env.outside().join("state").display().to_string())
 }
@@ -21,7 +21,7 @@ fn binary() -> String {
     Binaries::of_this_build().callgate().display().to_string()
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = binary();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -150,7 +150,7 @@ fn s0_26_s0_27_s0_28_a_person_answers_at_the_terminal() {
             { "question": "And why?" },
         ] });
         env.workspace_file("args", &questions.to_string());
-        let person = Person::new(&env);
+        let person = UserShell::new(&env);
         person.starts(&format!("{} call question - < args > out; echo ended $?", binary()));
         let asks = "answer? a number, or your own words [none]:";
         person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
@@ -207,7 +207,7 @@ fn s0_57_what_is_typed_ahead_is_no_answer() {
         { "question": "Delete all?", "options": [option("yes"), option("no")] },
     ] });
     env.workspace_file("args", &questions.to_string());
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     // The shell in between is what the person's own waits for, which takes no notice of who is stopped below it.
     person.starts(&format!("sh -c '{} call question - < args > out; echo ended $?'", binary()));
     let asks = "answer? a number, or your own words [none]:";
@@ -246,7 +246,7 @@ fn x0_56_x0_57_a_session_waits_for_an_answer() {
     let env = TestEnv::new(HERE);
     let id = new(&env);
     env.workspace_file("args", &json!({ "questions": [{ "question": "Why?" }] }).to_string());
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let exports = format!("export HOME={} XDG_STATE_HOME={}", env.outside().display(), state(&env).display());
     person.starts(&exports);
     let show = || -> Value { serde_json::from_str(&succeeds(&env, &["session", "show", &id, "--json"])).unwrap() };

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use callgate_tests::{Host, Run, Target, TestEnv, matrix, skip};
+use callgate_tests::{Host, ProgramRunner, Target, TestEnv, matrix, skip};
 
 use crate::protect::picture;
 
@@ -22,7 +22,7 @@ def attempt(name, act):
 def link(fd, name): os.link(f'/proc/self/fd/{fd}', name, src_dir_fd=os.open('.', os.O_PATH))
 ";
 
-fn python(run: &Run, script: &str, arguments: &[&str]) -> String {
+fn python(run: &ProgramRunner, script: &str, arguments: &[&str]) -> String {
     let script = format!("{TRY}{script}");
     let ended = run.run(&[&[PYTHON, "-c", &script], arguments].concat());
     assert!(ended.status.success(), "{ended:?}");
@@ -144,7 +144,7 @@ attempt('fchown', lambda: os.fchown(0, os.getuid(), -1))
     let script = format!("{TRY}{script}");
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |run: &Run, file: &Path| {
+        let run = |run: &ProgramRunner, file: &Path| {
             let output = run.command(&[PYTHON, "-c", &script]).stdin(File::open(file).unwrap()).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             String::from_utf8(output.stdout).unwrap()
@@ -237,7 +237,7 @@ attempt('plain', lambda: open(f'{here}/plain', 'w').close())
             let (env, inside) = with_alias(target);
             let alias = if apart { env.outside() } else { inside };
             let git = env.workspace().join(".git");
-            let run = |run: &Run| {
+            let run = |run: &ProgramRunner| {
                 let inner = run.command(&[PYTHON, "-c", &script, alias.to_str().unwrap()]);
                 ended(with_mounts(&[(&git, &alias)], &inner))
             };
@@ -272,7 +272,9 @@ attempt('plain', lambda: open('plain', 'w').close())
             let settings = env.workspace().parent().unwrap().join(place).join(".vscode");
             fs::create_dir(&settings).unwrap();
             let source = env.workspace().join("src");
-            let run = |run: &Run| ended(with_mounts(&[(&source, &settings)], &run.command(&[PYTHON, "-c", &script])));
+            let run = |run: &ProgramRunner| {
+                ended(with_mounts(&[(&source, &settings)], &run.command(&[PYTHON, "-c", &script])))
+            };
             let (ok, came) = run(&env.sandbox());
             assert!(ok && came == "make EACCES\nmove EACCES\nplain ok\n", "{place}: {came}");
             assert!(picture(&source).is_empty());
@@ -297,7 +299,7 @@ attempt('plain', lambda: open('plain', 'w').close())
         let fish = env.outside().join(".config/fish");
         fs::create_dir_all(&fish).unwrap();
         env.give(&fish);
-        let run = |run: &Run| ended(with_mounts(&[(&fish, &alias)], &run.command(&[PYTHON, "-c", &script])));
+        let run = |run: &ProgramRunner| ended(with_mounts(&[(&fish, &alias)], &run.command(&[PYTHON, "-c", &script])));
         let (ok, came) = run(&env.sandbox());
         assert!(ok && came == "make EACCES\nplain ok\n", "{came}");
         assert!(picture(&fish).is_empty());
@@ -319,7 +321,7 @@ fn a18_a_free_directory_that_is_another_s_place_is_refused() {
         let lines = "id = \"x\"\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nread = [\"{workspace}/**\"]\n";
         let manifest = env.file("m.toml", &format!("{lines}write = [\"{{workspace}}/target/**\"]\n"));
         let only_free = env.sandbox().flag(&["--manifest", manifest.text()]);
-        let run = |run: &Run, mounts: &[(&Path, &Path)]| {
+        let run = |run: &ProgramRunner, mounts: &[(&Path, &Path)]| {
             ended(with_mounts(mounts, &run.command(&["/bin/sh", "-c", "echo x > target/hooks/pre-push"])))
         };
         let hook = git.join("hooks/pre-push");
@@ -359,7 +361,7 @@ attempt('kept', lambda: os.close(os.open(base + '.npmrc', os.O_CREAT | os.O_WRON
 attempt('unlink', lambda: os.unlink(path))
 ";
     matrix(Host::STRENGTHS, |target| {
-        let came = |run: &Run, env: &TestEnv| {
+        let came = |run: &ProgramRunner, env: &TestEnv| {
             let came = python(run, script, &[]);
             fs::remove_dir_all(env.workspace()).unwrap();
             came

@@ -91,7 +91,7 @@ print(*ids)
 if sys.argv[1] == 'remove': print(*[libc.shmctl(id, 0, None) for id in ids])";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |run: callgate_tests::Run, then| run.run(&["/usr/bin/python3", "-c", script, then]);
+        let run = |run: callgate_tests::ProgramRunner, then| run.run(&["/usr/bin/python3", "-c", script, then]);
         let control = run(env.bare(), "remove");
         // Root may look at any.
         let looked = if target.user.uid() == 0 { 0 } else { EACCES };

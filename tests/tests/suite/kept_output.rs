@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, User, matrix};
 use serde_json::{Value, json};
 
 /// A rule makes `callgate call` open a session for many calls; without one it is for one call.
@@ -14,14 +14,14 @@ const RULES: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"
 
 const MOST: usize = 200 * 1024;
 
-fn call(env: &TestEnv, flags: &[&str], tool: &str, arguments: &Value) -> Ended {
+fn call(env: &TestEnv, flags: &[&str], tool: &str, arguments: &Value) -> ProgramOutcome {
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let arguments = arguments.to_string();
     env.weakened().run(&[&[callgate.as_str(), "call"], flags, &[tool, &arguments]].concat())
 }
 
 #[track_caller]
-fn envelope(ended: &Ended) -> Value {
+fn envelope(ended: &ProgramOutcome) -> Value {
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap()
 }

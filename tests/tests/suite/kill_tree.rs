@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Host, ProgramRunner, Target, TestEnv, eventually, matrix, parent_of};
 
 /// The processes whose pids a probe left in `file` and that still run it: seen from the host, where a PID namespace's
 /// numbers mean nothing, so they are found by the file's name in their command line.
@@ -131,14 +131,14 @@ exit 0
 "#;
 
 /// A tool with all that, under callgate, in a temporary directory of its own.
-struct Tree {
+struct ProcessTree {
     env: TestEnv,
     temporary: PathBuf,
     /// The mode of the System V objects: no other test uses it, so it tells whose they are.
     mode: String,
 }
 
-impl Tree {
+impl ProcessTree {
     fn new(target: Target, salt: u32) -> Self {
         let env = TestEnv::new(target);
         let temporary = env.outside().join("tmp");
@@ -156,7 +156,7 @@ impl Tree {
         ["/bin/bash", "tree.sh", &probe, &here, &format!("0{}", self.mode), then].map(str::to_owned).to_vec()
     }
 
-    fn start(&self, run: Run, then: &str) -> Child {
+    fn start(&self, run: ProgramRunner, then: &str) -> Child {
         let words = self.words(then);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.spawn(run.variable("TMPDIR", self.temporary.to_str().unwrap()).command(&words))
@@ -250,7 +250,7 @@ fn eventually_or_not(mut holds: impl FnMut() -> bool) -> bool {
 #[test]
 fn d2_bare_everything_outlives_the_command() {
     let target = Target { host: Host::NoNamespaces, user: callgate_tests::User::Ordinary };
-    let tree = Tree::new(target, 0o12);
+    let tree = ProcessTree::new(target, 0o12);
     let mut child = tree.start(tree.env.bare(), "end");
     child.wait().unwrap();
     let (left, objects) = (tree.processes(), tree.objects());
@@ -264,7 +264,7 @@ fn d2_bare_everything_outlives_the_command() {
 #[test]
 fn d2_nothing_outlives_a_command_that_ends() {
     matrix(Host::STRENGTHS, |target| {
-        let tree = Tree::new(target, 0o13);
+        let tree = ProcessTree::new(target, 0o13);
         let end = tree.start(tree.env.sandbox(), "end").wait().unwrap();
         assert!(end.success(), "{end}");
         tree.assert_gone();
@@ -275,7 +275,7 @@ fn d2_nothing_outlives_a_command_that_ends() {
 #[test]
 fn d2_nothing_outlives_a_call_that_times_out() {
     matrix(Host::STRENGTHS, |target| {
-        let tree = Tree::new(target, 0o14);
+        let tree = ProcessTree::new(target, 0o14);
         let command = tree.words("wait").join(" ");
         // More than it takes to get everything running, on a machine that is busy.
         let arguments = serde_json::json!({ "command": command, "timeout_ms": 8000 }).to_string();
@@ -295,7 +295,7 @@ fn killed(name: &str, salt: u32) {
     // A command's session has a launcher only where a directory must be removed.
     let hosts = if name == "cg-launcher" { &[Host::NoNamespaces][..] } else { Host::STRENGTHS };
     matrix(hosts, |target| {
-        let tree = Tree::new(target, salt);
+        let tree = ProcessTree::new(target, salt);
         let mut child = tree.start(tree.env.sandbox(), "wait");
         let all = tree.processes();
         let victim = match name {
@@ -415,7 +415,7 @@ fn stop_in_an_answer(broker: u32) -> i32 {
 #[test]
 fn d12_a_thread_that_serves_and_sleeps_holds_up_no_end() {
     matrix(Host::STRENGTHS, |target| {
-        let tree = Tree::new(target, 0o23);
+        let tree = ProcessTree::new(target, 0o23);
         let asks = "while :; do ( : 3<>/dev/tcp/127.0.0.1/9 ) 2>/dev/null; done & exec /bin/bash \"$@\"";
         let words = tree.words("wait");
         let words: Vec<&str> = ["/bin/bash", "-c", asks].into_iter().chain(words.iter().map(String::as_str)).collect();

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, TestFile, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, TestFile, matrix};
 use serde_json::{Value, json};
 
 /// A line in which columns and units of UTF-16 differ: `n` is at column 5, after 5 units.
@@ -52,14 +52,14 @@ impl<'a> Toy<'a> {
     }
 }
 
-fn call(env: &TestEnv, flags: &[&str], (tool, arguments): (&str, &Value)) -> Ended {
+fn call(env: &TestEnv, flags: &[&str], (tool, arguments): (&str, &Value)) -> ProgramOutcome {
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let arguments = arguments.to_string();
     env.weakened().run(&[&[callgate.as_str(), "call"], flags, &[tool, &arguments]].concat())
 }
 
 #[track_caller]
-fn envelope(ended: &Ended) -> Value {
+fn envelope(ended: &ProgramOutcome) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 

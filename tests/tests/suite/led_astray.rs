@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Ended, Host, Run, TestEnv, User, matrix, matrix_as};
+use callgate_tests::{Host, ProgramOutcome, ProgramRunner, TestEnv, User, matrix, matrix_as};
 
 use crate::clean_up::files_as;
 
@@ -38,7 +38,7 @@ impl Trees {
         Self { env, theirs, precious, uid }
     }
 
-    fn run(&self, run: &Run) -> Ended {
+    fn run(&self, run: &ProgramRunner) -> ProgramOutcome {
         run.run(&["sh", "-c", "id -u; cat secret; echo x > pwned"])
     }
 
@@ -56,7 +56,7 @@ fn a10_a_user_s_link_leads_root_nowhere_else() {
     matrix_as(User::Root, Host::STRENGTHS, |target| {
         let trees = Trees::make(TestEnv::new(target), User::Ordinary.uid());
         let run = |path: PathBuf| trees.env.sandbox().flag(&["-C", path.to_str().unwrap()]);
-        let refused = |ended: Ended| {
+        let refused = |ended: ProgramOutcome| {
             assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(64), ""), "{ended:?}");
             assert!(ended.stderr.contains("on the way belongs to user"), "{ended:?}");
             trees.assert_untouched();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, eventually, matrix, parent_of, skip};
 use serde_json::{Value, json};
 
 fn callgate() -> String {
@@ -32,7 +32,7 @@ fn marked(mark: &str) -> Vec<String> {
 }
 
 /// `callgate run` of a script of bash's, and its envelope.
-fn run(env: &TestEnv, limits: &[&str], script: &str) -> (Ended, Value) {
+fn run(env: &TestEnv, limits: &[&str], script: &str) -> (ProgramOutcome, Value) {
     let status = env.outside().join("status.json");
     let mut run = env.sandbox().flag(&["--status", status.to_str().unwrap()]);
     for limit in limits {
@@ -49,7 +49,7 @@ fn report(envelope: &Value, limit: &str) -> Value {
     all.iter().find(|each| each["limit"] == limit).unwrap_or_else(|| panic!("{limit}: {envelope}")).clone()
 }
 
-struct Case {
+struct LimitCase {
     limit: &'static str,
     /// Value that the script meets.
     low: &'static str,
@@ -87,8 +87,8 @@ except ChildProcessError: pass'"
     };
 }
 
-const WATCHED: &[Case] = &[
-    Case {
+const WATCHED: &[LimitCase] = &[
+    LimitCase {
         limit: "cpu",
         low: "1s",
         high: "1m",
@@ -96,7 +96,7 @@ const WATCHED: &[Case] = &[
         // Each of them below the limit.
         script: "for i in 1 2 3; do perl -e 'do { $i++ for 1..100_000 } while (times)[0] < 0.7' & done; wait",
     },
-    Case {
+    LimitCase {
         limit: "cpu",
         low: "1s",
         high: "1m",
@@ -104,7 +104,7 @@ const WATCHED: &[Case] = &[
         // One after another, each waiting until others work, and then ending unheard: its account ends with it.
         script: relay!("0.4", "while time.process_time() < turn: pass", "0.2"),
     },
-    Case {
+    LimitCase {
         limit: "disk",
         low: "96MiB",
         high: "2GiB",
@@ -112,7 +112,7 @@ const WATCHED: &[Case] = &[
         // The same.
         script: concat!(relay!("0.5", r#"open(str(k), "wb").write(b"x" * 20_000_000)"#, "0.3"), "; rm -f [0-9]*"),
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -134,14 +134,14 @@ for _ in range(20):
 time.sleep(0.8)
 os._exit(0)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
         by: "watcher",
         script: "perl -e '$x = q(x) x 200_000_000; select undef, undef, undef, 0.6'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -149,7 +149,7 @@ os._exit(0)'",
         // Each of them below the limit.
         script: "for i in 1 2 3 4 5 6; do perl -e '$x = q(x) x 40_000_000; select undef, undef, undef, 0.8' & done; wait",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -161,7 +161,7 @@ held = [os.memfd_create(\"x\") for _ in range(20)]
 for fd in held: os.write(fd, b\"x\" * 10_000_000)
 time.sleep(0.8)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -179,7 +179,7 @@ for _ in range(20):
     held.append((here, there))
 time.sleep(0.8)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -198,7 +198,7 @@ while True:
     try: os.wait()
     except ChildProcessError: break'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "64MiB",
         high: "1GiB",
@@ -206,14 +206,14 @@ while True:
         // In a process whose name is not UTF-8, as /proc gives it.
         script: "perl -e '$0 = qq(\\xff\\xfe); push @x, q(x) x 1_000_000 for 1..200; select(undef, undef, undef, 0.8)'",
     },
-    Case {
+    LimitCase {
         limit: "cpu",
         low: "200ms",
         high: "30s",
         by: "watcher",
         script: "for i in 1 2; do perl -e '$0 = qq(\\xff\\xfe); 1 while (times)[0] < 0.8' & done; wait",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -230,7 +230,7 @@ def hold():
 threading.Thread(target=hold).start()
 ctypes.CDLL(None).syscall(60 if os.uname().machine == \"x86_64\" else 93, 0)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -244,7 +244,7 @@ for part in range(0, 200_000_000, 1 << 20):
     held.madvise(mmap.MADV_DONTNEED)
 time.sleep(0.8)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -262,7 +262,7 @@ for _ in range(4):
     libc.madvise(ctypes.c_void_p(at), 50_000_000, 4)
 time.sleep(0.8)'",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -271,7 +271,7 @@ time.sleep(0.8)'",
         script: "cp $(command -v perl) p; chmod 111 p
 ./p -e '$x = q(x) x 200_000_000; select undef, undef, undef, 0.8'; s=$?; rm -f p; exit $s",
     },
-    Case {
+    LimitCase {
         limit: "memory",
         low: "96MiB",
         high: "2GiB",
@@ -280,7 +280,7 @@ time.sleep(0.8)'",
         script: "cp $(command -v bash) b; chmod 111 b
 ./b -c 'perl -e \"\\$x = q(x) x 200_000_000; select undef, undef, undef, 0.8\" & wait $!'; s=$?; rm -f b; exit $s",
     },
-    Case {
+    LimitCase {
         limit: "cpu",
         low: "400ms",
         high: "1m",
@@ -289,7 +289,7 @@ time.sleep(0.8)'",
         script: "cp $(command -v perl) p; chmod 111 p
 read -n 1 < <(./p -e '$| = 1; 1 while (times)[0] < 0.8; print 1; sleep 60'); sleep 0.5; rm p",
     },
-    Case {
+    LimitCase {
         limit: "cpu",
         low: "1300ms",
         high: "1m",
@@ -305,14 +305,14 @@ for _ in range(3):
     try: os.wait()
     except ChildProcessError: pass'",
     },
-    Case {
+    LimitCase {
         limit: "processes",
         low: "20",
         high: "4096",
         by: "watcher",
         script: "for i in $(seq 30); do sleep 0.6 & done; wait",
     },
-    Case {
+    LimitCase {
         limit: "processes",
         low: "20",
         high: "4096",
@@ -321,7 +321,7 @@ for _ in range(3):
 import threading, time
 for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
     },
-    Case {
+    LimitCase {
         limit: "processes",
         low: "20",
         high: "4096",
@@ -329,14 +329,14 @@ for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
         // Each an orphan in a session of its own.
         script: "for i in $(seq 30); do (setsid sleep 0.6 >/dev/null 2>&1 &) ; done; sleep 0.6",
     },
-    Case {
+    LimitCase {
         limit: "disk",
         low: "20MiB",
         high: "1GiB",
         by: "watcher",
         script: "for i in $(seq 60); do head -c 1000000 /dev/zero > f$i; done; sleep 0.5",
     },
-    Case {
+    LimitCase {
         limit: "disk",
         low: "20MiB",
         high: "1GiB",
@@ -353,7 +353,7 @@ for _ in range(4):
     try: os.wait()
     except ChildProcessError: pass'",
     },
-    Case {
+    LimitCase {
         limit: "disk",
         low: "20MiB",
         high: "1GiB",
@@ -365,11 +365,11 @@ for _ in range(4):
 
 /// D11: what all processes of a call use together is bounded, and a call that uses less does not notice.
 fn bounded_together(what: &str) {
-    let cases: Vec<&Case> = WATCHED.iter().filter(|case| case.limit == what).collect();
+    let cases: Vec<&LimitCase> = WATCHED.iter().filter(|case| case.limit == what).collect();
     assert!(!cases.is_empty());
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        for Case { limit, low, high, by, script } in &cases {
+        for LimitCase { limit, low, high, by, script } in &cases {
             let (ended, envelope) = run(&env, &[&format!("{limit}={high}")], script);
             assert!(ended.status.success(), "the control: {limit}={high}: {script}: {ended:?}");
             assert_eq!(report(&envelope, limit)["hit"], false, "{script}: {envelope}");

@@ -4,13 +4,13 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, User, matrix};
 use serde_json::Value;
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().run(&[&[binary.as_str()], words].concat())
 }
@@ -82,7 +82,7 @@ fn trace_shows_what_the_broker_was_asked() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let at = |level: &str, line: &str| callgate(&env, &["--log", level, "run", "--", "sh", "-c", line]);
-        let asked = |ended: &Ended, parts: &[&str]| {
+        let asked = |ended: &ProgramOutcome, parts: &[&str]| {
             let mut lines = ended.stderr.lines().filter(|line| line.contains("the broker was asked"));
             lines.any(|line| parts.iter().all(|part| line.contains(part)))
         };

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, eventually, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -16,7 +16,7 @@ const INVALID: i64 = -32602;
 
 /// Answer of a person at the client.
 #[derive(Clone, Copy)]
-pub(crate) enum Person {
+pub(crate) enum PersonAnswer {
     /// The client has no way to ask.
     Nobody,
     Says(&'static str),
@@ -24,7 +24,7 @@ pub(crate) enum Person {
 }
 
 /// A client, and the server that it has started.
-pub(crate) struct Client {
+pub(crate) struct StdioClient {
     pub(crate) server: Child,
     pub(crate) to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -39,16 +39,16 @@ fn state(env: &TestEnv) -> PathBuf {
     env.outside().join("state")
 }
 
-pub(crate) fn user(env: &TestEnv) -> Run {
+pub(crate) fn user(env: &TestEnv) -> ProgramRunner {
     env.weakened().variable("XDG_STATE_HOME", &state(env).display().to_string())
 }
 
-pub(crate) fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+pub(crate) fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
 
-impl Client {
+impl StdioClient {
     fn start(env: &TestEnv, words: &[&str]) -> Self {
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let words = [&[binary.as_str(), "mcp"], words].concat();
@@ -63,7 +63,7 @@ impl Client {
     }
 
     /// Client of the eras that begin with `initialize`.
-    pub(crate) fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
+    pub(crate) fn stateful(env: &TestEnv, words: &[&str], person: PersonAnswer) -> Self {
         let mut client = Self::start(env, words);
         let begun = client.initialize(person);
         assert_eq!(begun["result"]["serverInfo"]["name"], "callgate", "{begun}");
@@ -72,10 +72,10 @@ impl Client {
     }
 
     /// Begins the protocol. Returns what the server says of itself.
-    pub(crate) fn initialize(&mut self, person: Person) -> Value {
+    pub(crate) fn initialize(&mut self, person: PersonAnswer) -> Value {
         let can = match person {
-            Person::Nobody => json!({}),
-            Person::Says(_) | Person::Dismisses => json!({ "elicitation": {} }),
+            PersonAnswer::Nobody => json!({}),
+            PersonAnswer::Says(_) | PersonAnswer::Dismisses => json!({ "elicitation": {} }),
         };
         let about = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": about });
@@ -93,7 +93,7 @@ impl Client {
             of("clientInfo"): { "name": "test", "version": "1" },
             of("clientCapabilities"): { "elicitation": {} },
         }));
-        let found = client.request("server/discover", json!({}), Person::Nobody);
+        let found = client.request("server/discover", json!({}), PersonAnswer::Nobody);
         let versions = found["result"]["supportedVersions"].as_array().unwrap();
         assert!(versions.contains(&json!("2026-07-28")), "{found}");
         // There nothing announces that the tools have changed.
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// The answer to a request. Meanwhile the person is asked what the server asks.
-    pub(crate) fn answer(&mut self, id: u64, person: Person) -> Value {
+    pub(crate) fn answer(&mut self, id: u64, person: PersonAnswer) -> Value {
         loop {
             let message = self.hear();
             match message["method"].as_str() {
@@ -137,12 +137,12 @@ impl Client {
                         params["requestedSchema"]["properties"].as_object().unwrap().keys().cloned().collect();
                     self.asked.push(params.to_string());
                     let result = match person {
-                        Person::Says(text) => {
+                        PersonAnswer::Says(text) => {
                             let content: Value = fields.iter().map(|field| (field.clone(), json!(text))).collect();
                             json!({ "action": "accept", "content": content })
                         }
-                        Person::Dismisses => json!({ "action": "decline" }),
-                        Person::Nobody => panic!("nobody can be asked: {message}"),
+                        PersonAnswer::Dismisses => json!({ "action": "decline" }),
+                        PersonAnswer::Nobody => panic!("nobody can be asked: {message}"),
                     };
                     self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }));
                 }
@@ -156,12 +156,12 @@ impl Client {
         }
     }
 
-    pub(crate) fn request(&mut self, method: &str, params: Value, person: Person) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value, person: PersonAnswer) -> Value {
         let id = self.send(method, params);
         self.answer(id, person)
     }
 
-    pub(crate) fn call(&mut self, tool: &str, arguments: Value, person: Person) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value, person: PersonAnswer) -> Value {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": tool } });
         self.request("tools/call", params, person)
     }
@@ -194,34 +194,35 @@ fn a_client_that_initializes_does_a_session() {
         let env = TestEnv::new(target);
         let a = env.workspace_file("a", "hello\n");
         let secret = env.file("secret", "secret");
-        let mut client = Client::stateful(&env, &["--title", "by mcp"], Person::Says("once"));
-        let listed = client.request("tools/list", json!({}), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--title", "by mcp"], PersonAnswer::Says("once"));
+        let listed = client.request("tools/list", json!({}), PersonAnswer::Nobody);
         let tools = listed["result"]["tools"].as_array().unwrap();
         let read = tools.iter().find(|tool| tool["name"] == "read").unwrap();
         assert_eq!(read["annotations"]["readOnlyHint"], true, "{read}");
         assert!(read["inputSchema"]["properties"]["path"].is_object(), "{read}");
         assert!(tools.iter().any(|tool| tool["name"] == "bash" && tool["annotations"]["destructiveHint"] == true));
 
-        let answer = client.call("read", json!({ "path": "a" }), Person::Nobody);
+        let answer = client.call("read", json!({ "path": "a" }), PersonAnswer::Nobody);
         assert!(text(&answer).starts_with("hello\n"), "{answer}");
         assert_eq!(answer["result"]["structuredContent"]["content"], "hello\n");
         assert!(answer["result"]["_meta"]["callgate/envelope"]["metadata"]["enforced"].is_array(), "{answer}");
-        let answer = client.call("read", json!({ "path": secret.text() }), Person::Nobody);
+        let answer = client.call("read", json!({ "path": secret.text() }), PersonAnswer::Nobody);
         assert!(wrong(&answer).contains("is denied"), "{answer}");
         let shell = json!({ "command": format!("cat {}", secret.text()) });
-        let answer = client.call("bash", shell, Person::Says("once"));
+        let answer = client.call("bash", shell, PersonAnswer::Says("once"));
         assert_ne!(answer["result"]["structuredContent"]["exit_code"], 0, "{answer}");
         assert!(!text(&answer).starts_with("secret"), "{answer}");
 
         // Output comes while it runs.
-        let answer = client.call("bash", json!({ "command": "echo one; cat a; echo x > b" }), Person::Says("once"));
+        let answer =
+            client.call("bash", json!({ "command": "echo one; cat a; echo x > b" }), PersonAnswer::Says("once"));
         assert!(text(&answer).starts_with("one\nhello\n"), "{answer}");
         assert!(client.progress.concat().ends_with("one\nhello\n"), "{:?}", client.progress);
         assert_eq!(fs::read_to_string(env.workspace().join("b")).unwrap(), "x\n");
         let asked = client.asked.last().unwrap().clone();
         assert!(asked.contains("echo one; cat a; echo x > b") && asked.contains("no rule allows it"), "{asked}");
 
-        for person in [Person::Says("no"), Person::Says("whatever"), Person::Dismisses] {
+        for person in [PersonAnswer::Says("no"), PersonAnswer::Says("whatever"), PersonAnswer::Dismisses] {
             let answer = client.call("bash", json!({ "command": "echo y > b" }), person);
             assert_eq!(wrong(&answer), "bash is denied: a person said no");
         }
@@ -229,15 +230,15 @@ fn a_client_that_initializes_does_a_session() {
         // What was approved for always is asked once.
         let count = client.asked.len();
         for _ in 0..2 {
-            text(&client.call("bash", json!({ "command": "echo always" }), Person::Says("always")));
+            text(&client.call("bash", json!({ "command": "echo always" }), PersonAnswer::Says("always")));
         }
         assert_eq!(client.asked.len(), count + 1);
 
         let question =
             json!({ "questions": [{ "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] }] });
-        let answer = client.call("question", question, Person::Says("2. B"));
+        let answer = client.call("question", question, PersonAnswer::Says("2. B"));
         assert_eq!(answer["result"]["structuredContent"], json!({ "answers": [["B"]] }), "{answer}");
-        let answer = client.call("no-such", json!({}), Person::Nobody);
+        let answer = client.call("no-such", json!({}), PersonAnswer::Nobody);
         assert_eq!(answer["error"]["code"], INVALID, "{answer}");
         client.close();
         a.assert_contents("hello\n");
@@ -250,8 +251,8 @@ fn a_client_that_initializes_does_a_session() {
         let calls = shown["calls"].as_array().unwrap_or_else(|| panic!("{shown}"));
         assert!(calls.len() >= 9, "{shown}");
         // And it goes on.
-        let mut client = Client::stateful(&env, &["--session", id], Person::Says("no"));
-        text(&client.call("bash", json!({ "command": "echo always" }), Person::Nobody));
+        let mut client = StdioClient::stateful(&env, &["--session", id], PersonAnswer::Says("no"));
+        text(&client.call("bash", json!({ "command": "echo always" }), PersonAnswer::Nobody));
         client.close();
     });
 }
@@ -261,11 +262,11 @@ fn a_client_that_initializes_does_a_session() {
 fn f17_an_answer_is_for_the_call_that_asked_and_for_once() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let mut client = Client::stateless(&env, &[]);
-        let call = |client: &mut Client, command: &str, more: Value| {
+        let mut client = StdioClient::stateless(&env, &[]);
+        let call = |client: &mut StdioClient, command: &str, more: Value| {
             let mut params = json!({ "name": "bash", "arguments": { "command": command } });
             params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            client.request("tools/call", params, Person::Nobody)
+            client.request("tools/call", params, PersonAnswer::Nobody)
         };
         let says = |word: &str| json!({ "question": { "action": "accept", "content": { "answer": word } } });
         let asked = call(&mut client, "echo x > b", json!({}));
@@ -302,14 +303,14 @@ fn f17_an_answer_is_for_the_call_that_asked_and_for_once() {
 fn s0_57_a_client_that_cannot_ask_is_nobody() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let mut client = Client::stateful(&env, &[], Person::Nobody);
-        let answer = client.call("bash", json!({ "command": "echo x > b" }), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &[], PersonAnswer::Nobody);
+        let answer = client.call("bash", json!({ "command": "echo x > b" }), PersonAnswer::Nobody);
         assert!(wrong(&answer).contains("there is nobody to ask"), "{answer}");
         assert!(!env.workspace().join("b").exists());
         client.close();
         // The control.
-        let mut client = Client::stateful(&env, &["--mode", "yolo"], Person::Nobody);
-        text(&client.call("bash", json!({ "command": "echo x > b" }), Person::Nobody));
+        let mut client = StdioClient::stateful(&env, &["--mode", "yolo"], PersonAnswer::Nobody);
+        text(&client.call("bash", json!({ "command": "echo x > b" }), PersonAnswer::Nobody));
         assert!(env.workspace().join("b").exists());
         client.close();
     });
@@ -319,12 +320,12 @@ fn s0_57_a_client_that_cannot_ask_is_nobody() {
 #[test]
 fn e8_a_question_shows_all_of_a_call_and_forges_nothing() {
     let env = TestEnv::new(HERE);
-    let mut client = Client::stateful(&env, &[], Person::Says("no"));
+    let mut client = StdioClient::stateful(&env, &[], PersonAnswer::Says("no"));
     let forged = "echo x > b\nasked because:\r\nthe rule 'all' allows it\u{202e}\u{61c}";
     let far = format!("{forged}\n{}; touch hidden", " ".repeat(3000));
     for command in [forged, &far] {
         let call = json!({ "command": command, "working_dir": env.workspace().display().to_string() });
-        wrong(&client.call("bash", call, Person::Says("no")));
+        wrong(&client.call("bash", call, PersonAnswer::Says("no")));
         let asked: Value = serde_json::from_str(client.asked.last().unwrap()).unwrap();
         let message = asked["message"].as_str().unwrap();
         assert!(message.starts_with("callgate: the tool `bash` asks to be run\n"), "{message}");
@@ -350,8 +351,8 @@ fn a_client_that_does_not_read_keeps_nothing() {
         let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
         lines.filter(|line| line.starts_with(b"yes\0") && String::from_utf8_lossy(line).contains(&marker)).count()
     };
-    let mut client = Client::stateful(&env, &["--mode", "yolo"], Person::Nobody);
-    let start = |client: &mut Client| {
+    let mut client = StdioClient::stateful(&env, &["--mode", "yolo"], PersonAnswer::Nobody);
+    let start = |client: &mut StdioClient| {
         let arguments = json!({ "command": format!("exec yes {marker}"), "timeout_ms": 600_000 });
         let params = json!({ "name": "bash", "arguments": arguments, "_meta": { "progressToken": "p" } });
         client.send("tools/call", params)
@@ -373,8 +374,8 @@ fn a_session_with_a_network_is_served() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("a", "hello\n");
-        let mut client = Client::stateful(&env, &["--net", "granted.example"], Person::Nobody);
-        let answer = client.call("read", json!({ "path": "a" }), Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--net", "granted.example"], PersonAnswer::Nobody);
+        let answer = client.call("read", json!({ "path": "a" }), PersonAnswer::Nobody);
         assert!(text(&answer).starts_with("hello\n"), "{answer}");
         client.close();
     });
@@ -392,7 +393,7 @@ fn what_is_cancelled_ends_and_so_does_all_when_the_client_goes() {
             lines.filter(|line| line.starts_with(b"tail\0") && String::from_utf8_lossy(line).contains(&marker)).count()
         };
         let line = json!({ "command": format!("touch {marker}; exec tail -f {marker}") });
-        let mut client = Client::stateful(&env, &["--mode", "yolo"], Person::Nobody);
+        let mut client = StdioClient::stateful(&env, &["--mode", "yolo"], PersonAnswer::Nobody);
         let id = client.send("tools/call", json!({ "name": "bash", "arguments": line }));
         eventually("the call runs", || runs() == 1);
         client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
@@ -410,7 +411,7 @@ fn what_is_cancelled_ends_and_so_does_all_when_the_client_goes() {
 fn bad_messages_end_nothing() {
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let mut client = Client::stateful(&env, &[], Person::Nobody);
+    let mut client = StdioClient::stateful(&env, &[], PersonAnswer::Nobody);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let bad = [
         "nothing".to_owned(),
@@ -442,7 +443,7 @@ fn bad_messages_end_nothing() {
     for (tool, arguments) in
         [("read", json!({})), ("read", json!({ "path": 7 })), ("read", json!({ "path": "a\u{0}b" }))]
     {
-        let answer = client.call(tool, arguments, Person::Nobody);
+        let answer = client.call(tool, arguments, PersonAnswer::Nobody);
         assert!(answer["error"].is_object() || answer["result"]["isError"] == true, "{answer}");
     }
     client.close();
@@ -486,8 +487,8 @@ fn a_host_is_told_how_to_start_the_server() {
         assert!(goose.contains(&line), "{goose}");
     }
     // And it is so.
-    let mut client = Client::stateful(&env, &words[1..], Person::Nobody);
-    assert!(text(&client.call("read", json!({ "path": shared.text() }), Person::Nobody)).starts_with("shared\n"));
+    let mut client = StdioClient::stateful(&env, &words[1..], PersonAnswer::Nobody);
+    assert!(text(&client.call("read", json!({ "path": shared.text() }), PersonAnswer::Nobody)).starts_with("shared\n"));
     client.close();
     for bad in [&["--print-config", "emacs"][..], &["--http", "127.0.0.1:0", "--print-config", "zed"]] {
         assert_eq!(callgate(&env, &[&["mcp"], bad].concat()).status.code(), Some(64));

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use callgate_tests::{Binaries, Host, Target, TestEnv, User, matrix};
 use serde_json::Value;
 
-use crate::mcp_http::Server;
+use crate::mcp_http::ServerProcess;
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
@@ -78,26 +78,26 @@ pub(crate) fn node(packages: &Path) -> PathBuf {
 }
 
 /// How a program has ended, and what it has printed.
-pub(crate) struct Outcome {
+pub(crate) struct ClientOutcome {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     stderr: String,
 }
 
-impl Outcome {
+impl ClientOutcome {
     pub(crate) fn all(&self) -> String {
         format!("exit status {:?}\n{}{}", self.code, self.stdout, self.stderr)
     }
 }
 
-pub(crate) fn outcome(command: &mut Command) -> Outcome {
+pub(crate) fn outcome(command: &mut Command) -> ClientOutcome {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Outcome { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    ClientOutcome { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
 /// A client that starts `callgate mcp`. It runs as whoever runs the tests; the server as the target's user on the target's host.
-fn over_stdio(env: &TestEnv, client: &mut Command) -> Outcome {
+fn over_stdio(env: &TestEnv, client: &mut Command) -> ClientOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let state = env.outside().join("state").display().to_string();
     let server = env.weakened().command(&[&binary, "mcp"]);
@@ -169,7 +169,7 @@ fn inspector(packages: &Path, env: &TestEnv) -> Command {
 }
 
 /// Checks what the Inspector makes of a server, to which `to` adds the way.
-fn the_inspector_finds_no_fault(mut to: impl FnMut(Vec<&str>) -> Outcome) {
+fn the_inspector_finds_no_fault(mut to: impl FnMut(Vec<&str>) -> ClientOutcome) {
     let listed = to(vec!["--method", "tools/list", "--strict"]);
     assert_eq!(listed.code, Some(0), "{}", listed.all());
     assert!(listed.stderr.contains("\n0 errors, "), "the schemas are looked at: {}", listed.all());
@@ -196,7 +196,7 @@ fn the_inspector_lists_and_calls_over_http() {
     let packages = npm();
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let (url, token) = (server.url(), server.tokens().remove(0));
     let bearer = format!("Authorization: Bearer {token}");
     the_inspector_finds_no_fault(|words| {

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use callgate_tests::{Host, Target, TestEnv, User};
 
-use crate::mcp_clients::{Outcome, data, node, npm, outcome};
-use crate::mcp_http::Server;
+use crate::mcp_clients::{ClientOutcome, data, node, npm, outcome};
+use crate::mcp_http::ServerProcess;
 
 /// Where the host's strength makes no difference. The host of the example runs as whoever runs the tests.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
@@ -52,7 +52,7 @@ const REQUESTS_ALONE: Suite = Suite {
 
 impl Suite {
     /// All scenarios of its version, with the token that the suite knows nothing of.
-    fn run(&self, address: &str, token_file: &Path, more: &[&str]) -> Outcome {
+    fn run(&self, address: &str, token_file: &Path, more: &[&str]) -> ClientOutcome {
         let packages = npm();
         let node = node(&packages);
         let suite = packages.join("node_modules").join(self.package).join("dist/index.js");
@@ -76,7 +76,7 @@ impl Suite {
 
     fn is_passed_by_callgate_as_far_as_it_needs_no_tools(&self) {
         let env = TestEnv::new(HERE);
-        let server = Server::start(&env, &[]);
+        let server = ServerProcess::start(&env, &[]);
         let ended = self.run(server.address(), server.token_file(), &[]);
         for scenario in self.of_any_server {
             assert!(ended.has_passed(scenario), "{scenario}: {}", ended.all());
@@ -85,7 +85,7 @@ impl Suite {
     }
 }
 
-impl Outcome {
+impl ClientOutcome {
     /// True if the summary says that checks of this scenario were made, and none failed.
     fn has_passed(&self, scenario: &str) -> bool {
         let passed = format!("✓ {scenario}: ");

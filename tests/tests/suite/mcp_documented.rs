@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User};
 use serde_json::{Value, json};
 
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
@@ -57,7 +57,7 @@ impl Newcomer {
         Self { env, home }
     }
 
-    fn run(&self) -> Run {
+    fn run(&self) -> ProgramRunner {
         let binary = Binaries::of_this_build().callgate();
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", binary.parent().unwrap().display());
         let home = self.home.display().to_string();
@@ -68,7 +68,7 @@ impl Newcomer {
             .variable("PATH", &path)
     }
 
-    fn sh(&self, script: &str) -> Ended {
+    fn sh(&self, script: &str) -> ProgramOutcome {
         self.run().run(&["sh", "-eu", "-c", script])
     }
 

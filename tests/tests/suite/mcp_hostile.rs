@@ -7,7 +7,7 @@ use std::process::Command;
 use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually, repetitions};
 use serde_json::{Value, json};
 
-use crate::mcp::{Client, Person, callgate, text, user, wrong};
+use crate::mcp::{PersonAnswer, StdioClient, callgate, text, user, wrong};
 use crate::mcp_clients::data;
 use crate::mcp_servers::{client_of, errors, pids, running};
 
@@ -20,7 +20,7 @@ const HELD_MAX: u64 = 128 * 1024;
 /// A session with the hostile server.
 struct Hostile {
     env: TestEnv,
-    client: Client,
+    client: StdioClient,
     is_wrapped: bool,
 }
 
@@ -67,7 +67,7 @@ impl Hostile {
     }
 
     fn begin(&mut self) {
-        self.client.initialize(Person::Says("always"));
+        self.client.initialize(PersonAnswer::Says("always"));
     }
 
     fn tool(&self, tool: &str) -> String {
@@ -76,11 +76,11 @@ impl Hostile {
 
     fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let tool = self.tool(tool);
-        self.client.call(&tool, arguments, Person::Nobody)
+        self.client.call(&tool, arguments, PersonAnswer::Nobody)
     }
 
     fn tools(&mut self) -> Vec<Value> {
-        let listed = self.client.request("tools/list", json!({}), Person::Nobody);
+        let listed = self.client.request("tools/list", json!({}), PersonAnswer::Nobody);
         listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}")).clone()
     }
 
@@ -88,8 +88,13 @@ impl Hostile {
     #[track_caller]
     fn assert_others_answer(&mut self) {
         if !self.is_wrapped {
-            assert_eq!(text(&self.client.call("mcp__good__echo", json!({ "b": 2 }), Person::Nobody)), "{\"b\": 2}");
-            assert!(text(&self.client.call("read", json!({ "path": "a" }), Person::Nobody)).starts_with("hello\n"));
+            assert_eq!(
+                text(&self.client.call("mcp__good__echo", json!({ "b": 2 }), PersonAnswer::Nobody)),
+                "{\"b\": 2}"
+            );
+            assert!(
+                text(&self.client.call("read", json!({ "path": "a" }), PersonAnswer::Nobody)).starts_with("hello\n")
+            );
         }
     }
 
@@ -164,7 +169,7 @@ fn floods_of_requests_cost_no_memory() {
     let mut hostile = Hostile::wrapped("requests");
     hostile.begin();
     hostile.client.send("tools/call", json!({ "name": "act", "arguments": {} }));
-    hostile.client.request("ping", json!({}), Person::Nobody);
+    hostile.client.request("ping", json!({}), PersonAnswer::Nobody);
     hostile.end();
 }
 
@@ -327,12 +332,12 @@ fn a_tool_that_is_defined_anew_is_asked_about_again() {
     hostile.client = client_of(&user(&hostile.env), &hostile.env, &[&Hostile::binary(), "mcp", "--manifest", "m.toml"]);
     hostile.begin();
     let echo = |hostile: &mut Hostile| {
-        text(&hostile.client.call("mcp__bad__echo", json!({}), Person::Says("always"))).to_owned()
+        text(&hostile.client.call("mcp__bad__echo", json!({}), PersonAnswer::Says("always"))).to_owned()
     };
     echo(&mut hostile);
     echo(&mut hostile);
     assert_eq!(hostile.client.asked.len(), 1, "{:?}", hostile.client.asked);
-    text(&hostile.client.call("mcp__bad__act", json!({}), Person::Says("once")));
+    text(&hostile.client.call("mcp__bad__act", json!({}), PersonAnswer::Says("once")));
     eventually("the change is noticed", || errors(&hostile.env).contains("mcp:bad:echo is defined differently now"));
     echo(&mut hostile);
     assert_eq!(hostile.client.asked.len(), 3, "{:?}", hostile.client.asked);

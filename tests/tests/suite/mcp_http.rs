@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, eventually, matrix, skip};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -18,14 +18,14 @@ const INVALID: i64 = -32602;
 const MESSAGE_MAX: usize = 8 << 20;
 const ACCEPT: &str = "application/json, text/event-stream";
 
-fn user(env: &TestEnv) -> Run {
+fn user(env: &TestEnv) -> ProgramRunner {
     let home = env.outside().display().to_string();
     env.weakened()
         .variable("HOME", &home)
         .variable("XDG_STATE_HOME", &env.outside().join("state").display().to_string())
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -35,14 +35,14 @@ fn sessions(env: &TestEnv) -> Vec<Value> {
 }
 
 /// A server, which ends with this.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     process: Child,
     errors: BufReader<ChildStderr>,
     address: String,
     token_file: PathBuf,
 }
 
-impl Server {
+impl ServerProcess {
     pub(crate) fn start(env: &TestEnv, words: &[&str]) -> Self {
         Self::at(env, "127.0.0.1:0", words)
     }
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
             drop(self.process.kill());
@@ -108,7 +108,7 @@ impl Drop for Server {
 }
 
 /// An answer, whose body may still be coming.
-struct Answer {
+struct StreamedAnswer {
     status: u16,
     headers: Vec<(String, String)>,
     stream: BufReader<TcpStream>,
@@ -117,7 +117,7 @@ struct Answer {
     rest: Vec<u8>,
 }
 
-impl Answer {
+impl StreamedAnswer {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
@@ -186,7 +186,7 @@ impl Answer {
 }
 
 /// A request, with a connection of its own.
-fn send(address: &str, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+fn send(address: &str, method: &str, headers: &[(&str, &str)], body: &[u8]) -> StreamedAnswer {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut head = format!("{method} /mcp HTTP/1.1\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
     for (name, value) in headers {
@@ -195,12 +195,12 @@ fn send(address: &str, method: &str, headers: &[(&str, &str)], body: &[u8]) -> A
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     // One that is refused early is not read to its end.
     drop(stream.write_all(body));
-    Answer::read(BufReader::new(stream))
+    StreamedAnswer::read(BufReader::new(stream))
 }
 
 /// A client with a token.
 #[derive(Clone)]
-struct Client {
+struct TokenClient {
     address: String,
     bearer: String,
     session: Option<String>,
@@ -211,8 +211,8 @@ struct Client {
     progress: Vec<String>,
 }
 
-impl Client {
-    fn new(server: &Server, token: &str) -> Self {
+impl TokenClient {
+    fn new(server: &ServerProcess, token: &str) -> Self {
         Self {
             address: server.address.clone(),
             bearer: format!("Bearer {token}"),
@@ -225,7 +225,7 @@ impl Client {
     }
 
     /// Client of the eras that begin with `initialize`.
-    fn stateful(server: &Server, token: &str) -> Self {
+    fn stateful(server: &ServerProcess, token: &str) -> Self {
         let mut client = Self::new(server, token);
         let about = json!({ "name": "test", "version": "1" });
         let can = json!({ "elicitation": {} });
@@ -239,7 +239,7 @@ impl Client {
     }
 
     /// Client of the era in which each request stands for itself.
-    fn stateless(server: &Server, token: &str) -> Self {
+    fn stateless(server: &ServerProcess, token: &str) -> Self {
         let mut client = Self::new(server, token);
         let of = |name: &str| format!("io.modelcontextprotocol/{name}");
         client.meta = Some(json!({
@@ -252,7 +252,7 @@ impl Client {
         client
     }
 
-    fn send(&self, method: &str, more: &[(&str, &str)], body: &[u8]) -> Answer {
+    fn send(&self, method: &str, more: &[(&str, &str)], body: &[u8]) -> StreamedAnswer {
         let mut headers = vec![("Host", self.address.as_str()), ("Authorization", &self.bearer), ("Accept", ACCEPT)];
         headers.push(("Content-Type", "application/json"));
         headers.extend(self.session.as_deref().map(|session| ("Mcp-Session-Id", session)));
@@ -260,7 +260,7 @@ impl Client {
         send(&self.address, method, &headers, body)
     }
 
-    fn start(&mut self, method: &str, mut params: Value) -> Answer {
+    fn start(&mut self, method: &str, mut params: Value) -> StreamedAnswer {
         self.last += 1;
         let name = params["name"].as_str().unwrap_or_default().to_owned();
         let mut more = Vec::new();
@@ -350,13 +350,13 @@ fn clients_over_http_have_sessions_of_their_own() {
         let env = TestEnv::new(target);
         env.workspace_file("a", "hello\n");
         let secret = env.file("secret", "secret");
-        let server = Server::start(&env, &["--title", "by http"]);
+        let server = ServerProcess::start(&env, &["--title", "by http"]);
         let mode = fs::metadata(&server.token_file).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
         let [token] = &server.tokens()[..] else { panic!("one token") };
         assert_eq!(token.len(), 64);
 
-        let mut client = Client::stateful(&server, token);
+        let mut client = TokenClient::stateful(&server, token);
         let listed = client.request("tools/list", json!({}), "");
         let tools = listed["result"]["tools"].as_array().unwrap();
         assert!(tools.iter().any(|tool| tool["name"] == "read"), "{listed}");
@@ -373,7 +373,7 @@ fn clients_over_http_have_sessions_of_their_own() {
         assert_eq!(refused["result"]["content"][0]["text"], "bash is denied: a person said no");
         assert_eq!(fs::read_to_string(env.workspace().join("b")).unwrap(), "x\n");
 
-        let mut other = Client::stateless(&server, token);
+        let mut other = TokenClient::stateless(&server, token);
         let listed = other.request("tools/list", json!({}), "");
         assert!(listed["result"]["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "bash"), "{listed}");
         assert!(text(&other.call("read", json!({ "path": "a" }), "")).starts_with("hello\n"));
@@ -409,10 +409,10 @@ fn clients_over_http_have_sessions_of_their_own() {
 #[test]
 fn f17_without_the_token_or_from_elsewhere_nothing_is_done() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &["--mode", "yolo"]);
+    let server = ServerProcess::start(&env, &["--mode", "yolo"]);
     let (address, token) = (server.address.clone(), server.tokens().remove(0));
     let port = address.rsplit(':').next().unwrap().to_owned();
-    let good = Client::stateful(&server, &token);
+    let good = TokenClient::stateful(&server, &token);
     let params = json!({ "name": "bash", "arguments": { "command": "touch marker" } });
     let message = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
     let attempt = |host: &str, bearer: Option<&str>, origin: Option<&str>| {
@@ -468,20 +468,21 @@ fn f17_two_clients_are_kept_apart() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let (file, [one, two]) = two_tokens(&env);
-        let server = Server::start(&env, &["--token-file", &file.display().to_string()]);
-        let mut first = Client::stateful(&server, &one);
-        let mut second = Client::stateful(&server, &two);
+        let server = ServerProcess::start(&env, &["--token-file", &file.display().to_string()]);
+        let mut first = TokenClient::stateful(&server, &one);
+        let mut second = TokenClient::stateful(&server, &two);
         // By the other's id.
-        let mut thief = Client { session: first.session.clone(), ..second.clone() };
+        let mut thief = TokenClient { session: first.session.clone(), ..second.clone() };
         assert_eq!(thief.start("tools/list", json!({})).status, 404);
         assert_eq!(thief.send("GET", &[], b"").status, 404);
         assert_eq!(thief.send("DELETE", &[], b"").status, 404);
-        let mut guess = Client { session: Some("00000000-0000-4000-8000-000000000000".to_owned()), ..first.clone() };
+        let mut guess =
+            TokenClient { session: Some("00000000-0000-4000-8000-000000000000".to_owned()), ..first.clone() };
         assert_eq!(guess.start("tools/list", json!({})).status, 404);
         // What one approves for always, another client asks about, whatever its token.
         text(&first.bash("echo x >> always", "always"));
         text(&first.bash("echo x >> always", "no"));
-        let mut third = Client::stateful(&server, &one);
+        let mut third = TokenClient::stateful(&server, &one);
         for other in [&mut second, &mut third] {
             assert_eq!(other.bash("echo x >> always", "no")["result"]["isError"], true);
         }
@@ -489,7 +490,7 @@ fn f17_two_clients_are_kept_apart() {
         // What one has in hand is nothing to another.
         text(&first.call("todo", json!({ "todos": [{ "content": "mine", "status": "pending" }] }), "once"));
         // A question of the era without sessions.
-        let (mut first, mut second) = (Client::stateless(&server, &one), Client::stateless(&server, &two));
+        let (mut first, mut second) = (TokenClient::stateless(&server, &one), TokenClient::stateless(&server, &two));
         let asked = first.bash("touch asked", "");
         let says = json!({ "question": { "action": "accept", "content": { "answer": "once" } } });
         let answer = json!({
@@ -513,14 +514,14 @@ fn f17_two_clients_are_kept_apart() {
 fn who_goes_away_ends_what_runs() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let server = Server::start(&env, &["--mode", "yolo"]);
+        let server = ServerProcess::start(&env, &["--mode", "yolo"]);
         let token = server.tokens().remove(0);
         let file = env.workspace().join("marker");
         let stays = env.workspace().join("stays");
-        let mut steady = Client::stateful(&server, &token);
+        let mut steady = TokenClient::stateful(&server, &token);
         let _running = steady.start("tools/call", endless(&stays));
         eventually("the other's call runs", || tails(&stays) == 1);
-        for mut client in [Client::stateful(&server, &token), Client::stateless(&server, &token)] {
+        for mut client in [TokenClient::stateful(&server, &token), TokenClient::stateless(&server, &token)] {
             // In the era without sessions nothing comes before the answer.
             let stream = match client.session {
                 Some(_) => client.start("tools/call", endless(&file)).stream.into_inner(),
@@ -533,7 +534,7 @@ fn who_goes_away_ends_what_runs() {
             assert!(text(&client.bash("echo on", "")).starts_with("on\n"));
         }
         // By its client, who ends the whole session.
-        let mut client = Client::stateful(&server, &token);
+        let mut client = TokenClient::stateful(&server, &token);
         let _stream = client.start("tools/call", endless(&file));
         eventually("the call runs", || tails(&file) == 1);
         assert_eq!(client.send("DELETE", &[], b"").status, 204);
@@ -546,7 +547,7 @@ fn who_goes_away_ends_what_runs() {
 }
 
 /// A call of the era without sessions that has been sent and not answered.
-fn in_flight(client: &Client, params: &Value) -> TcpStream {
+fn in_flight(client: &TokenClient, params: &Value) -> TcpStream {
     let mut params = params.clone();
     params["_meta"] = client.meta.clone().unwrap();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
@@ -573,8 +574,8 @@ fn only_this_machine_is_served() {
     let told = callgate(&env, &["mcp", "--http", "0.0.0.0:8931"]).stderr;
     assert!(told.contains("ssh -L 8931:127.0.0.1:8931"), "{told}");
     for address in ["127.0.0.1:0", "127.0.0.2:0", "localhost:0"] {
-        let server = Server::at(&env, address, &[]);
-        Client::stateful(&server, &server.tokens()[0]);
+        let server = ServerProcess::at(&env, address, &[]);
+        TokenClient::stateful(&server, &server.tokens()[0]);
         server.end();
     }
 }
@@ -584,9 +585,9 @@ fn only_this_machine_is_served() {
 fn what_is_too_large_is_refused() {
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
-    let mut client = Client::stateful(&server, &token);
+    let mut client = TokenClient::stateful(&server, &token);
     let message = |bytes: usize| {
         let head = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"x":""#;
         let mut message = head.as_bytes().to_vec();
@@ -604,7 +605,7 @@ fn what_is_too_large_is_refused() {
     stream.write_all(head.as_bytes()).unwrap();
     let body = message(MESSAGE_MAX + 1);
     drop(stream.write_all(&[format!("{:x}\r\n", body.len()).as_bytes(), &body].concat()));
-    assert_eq!(Answer::read(BufReader::new(stream)).status, 413);
+    assert_eq!(StreamedAnswer::read(BufReader::new(stream)).status, 413);
     let large = "x".repeat(1 << 20);
     assert_eq!(client.send("POST", &[("X-Large", &large)], b"{}").status, 431);
     let many = vec![("X-Many", "x"); 100];
@@ -622,13 +623,13 @@ fn what_is_too_large_is_refused() {
 #[test]
 fn sessions_over_http_are_bounded() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
-    let all: Vec<Client> = (0..64).map(|_| Client::stateful(&server, &token)).collect();
+    let all: Vec<TokenClient> = (0..64).map(|_| TokenClient::stateful(&server, &token)).collect();
     let begin = || {
         let about = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
-        Client::new(&server, &token).start("initialize", params).status
+        TokenClient::new(&server, &token).start("initialize", params).status
     };
     assert_eq!(begin(), 503);
     all[0].send("DELETE", &[], b"");
@@ -641,15 +642,15 @@ fn sessions_over_http_are_bounded() {
 #[test]
 fn an_idle_session_is_closed() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &["--mode", "yolo", "--idle-timeout", "100ms"]);
+    let server = ServerProcess::start(&env, &["--mode", "yolo", "--idle-timeout", "100ms"]);
     let token = server.tokens().remove(0);
     let file = env.workspace().join("marker");
-    let busy = Client::stateless(&server, &token);
+    let busy = TokenClient::stateless(&server, &token);
     let _stream = in_flight(&busy, &endless(&file));
     eventually("the call runs", || tails(&file) == 1);
     let params =
         json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    assert_eq!(Client::new(&server, &token).start("initialize", params).status, 200);
+    assert_eq!(TokenClient::new(&server, &token).start("initialize", params).status, 200);
     let open = || sessions(&env).iter().filter(|session| session["is_open"] == true).count();
     eventually("the later one is closed", || open() == 1);
     assert_eq!(tails(&file), 1);
@@ -661,9 +662,9 @@ fn an_idle_session_is_closed() {
 fn no_session_has_the_token() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let server = Server::start(&env, &["--mode", "yolo"]);
+        let server = ServerProcess::start(&env, &["--mode", "yolo"]);
         let (token, file) = (server.tokens().remove(0), server.token_file.display().to_string());
-        let mut client = Client::stateful(&server, &token);
+        let mut client = TokenClient::stateful(&server, &token);
         let done = client.bash(&format!("cat {file} 2>&1"), "");
         // What a namespace hides, a rule refuses.
         let errno = target.by_strength("No such file or directory", "Permission denied");
@@ -689,11 +690,11 @@ fn no_session_has_the_token() {
         }
         // The control: one that is not there is made, and stays.
         let kept = env.outside().join("kept");
-        let server = Server::start(&env, &["--token-file", &kept.display().to_string()]);
+        let server = ServerProcess::start(&env, &["--token-file", &kept.display().to_string()]);
         let token = server.tokens().remove(0);
         server.end();
-        let server = Server::start(&env, &["--token-file", &kept.display().to_string()]);
-        Client::stateful(&server, &token);
+        let server = ServerProcess::start(&env, &["--token-file", &kept.display().to_string()]);
+        TokenClient::stateful(&server, &token);
         server.end();
     });
 }
@@ -704,11 +705,13 @@ fn sessions_with_a_network_are_served_over_http() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("a", "hello\n");
-        let server = Server::start(&env, &["--net", "granted.example"]);
+        let server = ServerProcess::start(&env, &["--net", "granted.example"]);
         let token = server.tokens().remove(0);
-        for mut client in
-            [Client::stateful(&server, &token), Client::stateful(&server, &token), Client::stateless(&server, &token)]
-        {
+        for mut client in [
+            TokenClient::stateful(&server, &token),
+            TokenClient::stateful(&server, &token),
+            TokenClient::stateless(&server, &token),
+        ] {
             assert!(text(&client.call("read", json!({ "path": "a" }), "")).starts_with("hello\n"));
         }
         server.end();
@@ -723,13 +726,13 @@ fn f17_nobody_else_answers_at_localhost() {
     }
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let server = Server::at(&env, "localhost:0", &[]);
+    let server = ServerProcess::at(&env, "localhost:0", &[]);
     let (token, port) = (server.tokens().remove(0), server.address.rsplit(':').next().unwrap().to_owned());
     for address in ["127.0.0.1", "[::1]"].map(|ip| format!("{ip}:{port}")) {
         let taken = TcpListener::bind(&address).map(drop).map_err(|error| error.kind());
         assert_eq!(taken, Err(std::io::ErrorKind::AddrInUse), "{address}");
-        let mut client = Client { address: address.clone(), ..Client::new(&server, &token) };
-        client.meta = Client::stateless(&server, &token).meta;
+        let mut client = TokenClient { address: address.clone(), ..TokenClient::new(&server, &token) };
+        client.meta = TokenClient::stateless(&server, &token).meta;
         assert!(text(&client.call("read", json!({ "path": "a" }), "")).starts_with("hello\n"), "{address}");
         let headers = [("Host", &*format!("localhost:{port}")), ("Authorization", &client.bearer)];
         // It is heard by that name, and then asked for more.
@@ -768,29 +771,29 @@ fn e1_a_session_over_http_is_opened_only_as_long_as_the_project_is_trusted() {
         let ended = callgate(&env, &[&["trust"], words, &[&dir]].concat());
         assert!(ended.status.success(), "{}", ended.stderr);
     };
-    let refused = |server: &Server, token: &str| {
+    let refused = |server: &ServerProcess, token: &str| {
         let about = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
-        let answer = Client::new(server, token).start("initialize", params);
+        let answer = TokenClient::new(server, token).start("initialize", params);
         assert_eq!(answer.status, 500);
         let told = answer.text();
         assert!(told.contains("not trusted as it was") && told.contains("callgate trust"), "{told}");
     };
     manifest("");
     trust(&[]);
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
-    let mut first = Client::stateful(&server, &token);
+    let mut first = TokenClient::stateful(&server, &token);
     text(&first.bash("echo x >> kept", "always"));
     // The control: what was approved of for the project counts in the next session.
-    let mut second = Client::stateful(&server, &token);
+    let mut second = TokenClient::stateful(&server, &token);
     text(&second.bash("echo x >> kept", "no"));
     assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "x\nx\n");
     trust(&["--revoke"]);
     refused(&server, &token);
     // Trusted again, without what was approved of before.
     trust(&[]);
-    let mut third = Client::stateful(&server, &token);
+    let mut third = TokenClient::stateful(&server, &token);
     assert_eq!(third.bash("echo x >> kept", "no")["result"]["isError"], true);
     assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "x\nx\n");
     // Another manifest, and then one that was trusted since.
@@ -801,9 +804,9 @@ fn e1_a_session_over_http_is_opened_only_as_long_as_the_project_is_trusted() {
     server.end();
 
     trust(&["--once"]);
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
-    Client::stateful(&server, &token);
+    TokenClient::stateful(&server, &token);
     refused(&server, &token);
     server.end();
 }
@@ -812,10 +815,10 @@ fn e1_a_session_over_http_is_opened_only_as_long_as_the_project_is_trusted() {
 #[test]
 fn who_has_no_token_keeps_nobody_out() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
     let silent: Vec<TcpStream> = (0..129).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
-    let mut client = Client::stateful(&server, &token);
+    let mut client = TokenClient::stateful(&server, &token);
     assert_eq!(client.request("ping", json!({}), "")["result"], json!({}));
     // The oldest made room, and those that came last have not even been sent away.
     let is_open = |mut stream: &TcpStream| {
@@ -832,10 +835,10 @@ fn who_has_no_token_keeps_nobody_out() {
 fn one_token_does_not_take_all_connections() {
     let env = TestEnv::new(HERE);
     let (file, [one, two]) = two_tokens(&env);
-    let server = Server::start(&env, &["--token-file", &file.display().to_string()]);
-    let mut other = Client::stateful(&server, &two);
-    let all: Vec<Client> = (0..4).map(|_| Client::stateful(&server, &one)).collect();
-    let mut open: Vec<Answer> = Vec::new();
+    let server = ServerProcess::start(&env, &["--token-file", &file.display().to_string()]);
+    let mut other = TokenClient::stateful(&server, &two);
+    let all: Vec<TokenClient> = (0..4).map(|_| TokenClient::stateful(&server, &one)).collect();
+    let mut open: Vec<StreamedAnswer> = Vec::new();
     // Half of those that there are for 64 sessions.
     let refused = (0..200).find(|number: &usize| {
         let answer = all[number % all.len()].send("GET", &[], b"");
@@ -854,9 +857,9 @@ fn one_token_does_not_take_all_connections() {
 fn large_messages_are_bounded_together() {
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let server = Server::start(&env, &[]);
+    let server = ServerProcess::start(&env, &[]);
     let token = server.tokens().remove(0);
-    let mut client = Client::stateful(&server, &token);
+    let mut client = TokenClient::stateful(&server, &token);
     let message = |values: usize| {
         let list = "[],".repeat(values);
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"x":[{list}0]}}}}"#)
@@ -890,8 +893,8 @@ fn large_messages_are_bounded_together() {
 #[test]
 fn what_is_no_initialize_opens_no_session() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &[]);
-    let client = Client::new(&server, &server.tokens()[0]);
+    let server = ServerProcess::start(&env, &[]);
+    let client = TokenClient::new(&server, &server.tokens()[0]);
     let before = sessions(&env).len();
     for bad in [
         r#"[1,"initialize",null]"#,
@@ -904,8 +907,8 @@ fn what_is_no_initialize_opens_no_session() {
         }
     }
     assert_eq!(sessions(&env).len(), before);
-    Client::stateful(&server, &server.tokens()[0]);
-    Client::stateful(&server, &server.tokens()[0]);
+    TokenClient::stateful(&server, &server.tokens()[0]);
+    TokenClient::stateful(&server, &server.tokens()[0]);
     assert_eq!(sessions(&env).len(), before + 1);
     server.end();
 }
@@ -914,18 +917,18 @@ fn what_is_no_initialize_opens_no_session() {
 #[test]
 fn who_leaves_something_behind_ends_what_runs() {
     let env = TestEnv::new(HERE);
-    let server = Server::start(&env, &["--mode", "yolo"]);
+    let server = ServerProcess::start(&env, &["--mode", "yolo"]);
     let token = server.tokens().remove(0);
     let file = env.workspace().join("marker");
     // A byte of another request, which is not read before the first one is answered.
-    let client = Client::stateless(&server, &token);
+    let client = TokenClient::stateless(&server, &token);
     let mut stream = in_flight(&client, &endless(&file));
     stream.write_all(b"G").unwrap();
     eventually("the call runs", || tails(&file) == 1);
     drop(stream);
     eventually("the call has ended", || tails(&file) == 0);
     // The stream of a call, which another request asks for.
-    let mut client = Client::stateful(&server, &token);
+    let mut client = TokenClient::stateful(&server, &token);
     let call = client.start("tools/call", endless(&file));
     eventually("the call runs", || tails(&file) == 1);
     let other = client.send("GET", &[("Last-Event-ID", "0/0")], b"");

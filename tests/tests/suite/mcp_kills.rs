@@ -9,20 +9,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use callgate_tests::mcp::{Http, Piped, Server, session, sessions, temporary, user};
+use callgate_tests::mcp::{Http, HttpProcess, Piped, session, sessions, temporary, user};
 use callgate_tests::{Binaries, Dice, Host, TestEnv, User, eventually, matrix_as, repetitions};
 use serde_json::{Value, json};
 
 /// Which process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Victim {
+enum KilledSide {
     Server,
     Client,
 }
 
 /// How they speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum KillTransport {
     Pipes,
     Http,
 }
@@ -85,7 +85,7 @@ fn kill(mut process: Child) {
 }
 
 /// Act of a round before the kill: it returns how to kill, and what must be true after it.
-struct Round<'a> {
+struct KillRound<'a> {
     env: &'a TestEnv,
     calls: Vec<Value>,
     marker: &'a Path,
@@ -93,7 +93,7 @@ struct Round<'a> {
     moment: Option<Duration>,
 }
 
-impl Round<'_> {
+impl KillRound<'_> {
     fn wait(&self) {
         let starts = self.calls.iter().any(|call| call["name"] == "bash");
         match self.moment {
@@ -103,16 +103,16 @@ impl Round<'_> {
         }
     }
 
-    fn over_pipes(&self, victim: Victim) {
+    fn over_pipes(&self, victim: KilledSide) {
         let words = ["--mode", "yolo"];
         match victim {
-            Victim::Server => {
+            KilledSide::Server => {
                 let mut client = Piped::stateful(self.env, &words);
                 self.calls.iter().enumerate().for_each(|(id, call)| client.write(&message(id, call)));
                 self.wait();
                 client.kill();
             }
-            Victim::Client => {
+            KilledSide::Client => {
                 let binary = Binaries::of_this_build().callgate().display().to_string();
                 let line = [&["bash", "-c", PASSES_ON, "client", binary.as_str(), "mcp"], &words[..]].concat();
                 let mut command = user(self.env).command(&line);
@@ -131,18 +131,18 @@ impl Round<'_> {
         }
     }
 
-    fn over_http(&self, victim: Victim) {
-        let server = Server::start(self.env, &["--mode", "yolo"]);
+    fn over_http(&self, victim: KilledSide) {
+        let server = HttpProcess::start(self.env, &["--mode", "yolo"]);
         let steady = Http::stateful(&server, &server.tokens()[0]);
         let say = |(id, call)| connected(&server.address, &steady.bytes("POST", &[], &message(id, call)));
         let doomed: Vec<Child> = self.calls.iter().enumerate().map(say).collect();
         self.wait();
         match victim {
-            Victim::Server => {
+            KilledSide::Server => {
                 server.kill();
                 doomed.into_iter().for_each(kill);
             }
-            Victim::Client => {
+            KilledSide::Client => {
                 doomed.into_iter().for_each(kill);
                 eventually("the client's calls have ended", || tails(self.marker) == 0);
                 // The session is another matter: whoever holds its id goes on.
@@ -195,15 +195,15 @@ fn d12_rounds_of_kill_9_leave_nothing_and_a_whole_record() {
             env.workspace_file(&format!("edited-{round}"), OLD);
             let marker = env.workspace().join(format!("marker-{round}-"));
             // Each pair comes as often as any other, whatever the dice say.
-            let victim = [Victim::Server, Victim::Client][round as usize % 2];
-            let way = [Way::Pipes, Way::Http][round as usize / 2 % 2];
+            let victim = [KilledSide::Server, KilledSide::Client][round as usize % 2];
+            let way = [KillTransport::Pipes, KillTransport::Http][round as usize / 2 % 2];
             let calls = calls(round, &mut dice, &marker);
             let moment = (dice.below(3) > 0).then(|| Duration::from_millis(dice.below(250) as u64));
             let what = format!("round {round}, {victim:?} over {way:?} after {moment:?}, {} calls", calls.len());
-            let round_ = Round { env: &env, calls, marker: &marker, moment };
+            let round_ = KillRound { env: &env, calls, marker: &marker, moment };
             match way {
-                Way::Pipes => round_.over_pipes(victim),
-                Way::Http => round_.over_http(victim),
+                KillTransport::Pipes => round_.over_pipes(victim),
+                KillTransport::Http => round_.over_http(victim),
             }
             look_at_what_is_left(&env, round, &what);
         }

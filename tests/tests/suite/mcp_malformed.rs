@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use callgate_tests::mcp::{Http, Piped, Server, callgate};
+use callgate_tests::mcp::{Http, HttpProcess, Piped, callgate};
 use callgate_tests::{Host, Target, TestEnv, User, eventually};
 use serde_json::{Value, json};
 
@@ -290,7 +290,7 @@ fn bad_requests() -> Vec<Vec<u8>> {
 fn s0_68_what_is_malformed_over_http_ends_nothing() {
     let env = TestEnv::new(HERE);
     env.workspace_file("a", "hello\n");
-    let server = Server::start(&env, &["--mode", "yolo"]);
+    let server = HttpProcess::start(&env, &["--mode", "yolo"]);
     let token = server.tokens().remove(0);
     let steady = Http::stateful(&server, &token);
     let loose = Http::stateless(&server, &token);

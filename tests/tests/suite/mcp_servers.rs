@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, matrix_as};
+use callgate_tests::{
+    Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, eventually, matrix, matrix_as,
+};
 use serde_json::{Value, json};
 
-use crate::mcp::{Client, Person, callgate, text, user, wrong};
+use crate::mcp::{PersonAnswer, StdioClient, callgate, text, user, wrong};
 use crate::mcp_clients::{data, installed, npm_of};
 use crate::network::Internet;
 
@@ -35,7 +37,7 @@ fn pip(name: &str) -> PathBuf {
 }
 
 /// Makes a call, and returns its text.
-type Caller<'a> = &'a mut dyn FnMut(&str, Value) -> String;
+type ServerCaller<'a> = &'a mut dyn FnMut(&str, Value) -> String;
 
 /// A server that people use.
 struct Public {
@@ -48,7 +50,7 @@ struct Public {
     /// Preparation of the workspace.
     finds: fn(&TestEnv),
     /// Does its work, and looks at what came of it.
-    works: fn(&TestEnv, Caller<'_>),
+    works: fn(&TestEnv, ServerCaller<'_>),
 }
 
 const MEMORY: Public = Public {
@@ -101,7 +103,7 @@ const HOLES: Public = Public {
     },
 };
 
-fn git(env: &TestEnv, words: &[&str]) -> Ended {
+fn git(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     env.bare().variable("HOME", &env.workspace().display().to_string()).run(&[&["git"], words].concat())
 }
 
@@ -217,7 +219,7 @@ impl Public {
     }
 
     /// Behind `--wrap`, in which these are granted as well.
-    fn wrapped(&self, run: &Run, env: &TestEnv, (attempts, more): (&Attempts, &[&str])) -> Client {
+    fn wrapped(&self, run: &ProgramRunner, env: &TestEnv, (attempts, more): (&Attempts, &[&str])) -> StdioClient {
         let mut words: Vec<String> =
             [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--name", self.name]
                 .map(str::to_owned)
@@ -237,11 +239,11 @@ fn in_workspace(env: &TestEnv, word: &str) -> String {
 }
 
 /// A client of what these words start. Its errors are kept.
-pub(crate) fn client_of(run: &Run, env: &TestEnv, words: &[impl AsRef<str>]) -> Client {
+pub(crate) fn client_of(run: &ProgramRunner, env: &TestEnv, words: &[impl AsRef<str>]) -> StdioClient {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let mut command = run.command(&words);
     command.stderr(File::create(env.outside().join("errors")).unwrap());
-    Client::of(command)
+    StdioClient::of(command)
 }
 
 /// Text that was written to standard error.
@@ -309,7 +311,7 @@ impl Attempts {
     }
 
     /// The variable that the server must not have.
-    fn on(&self, run: Run) -> Run {
+    fn on(&self, run: ProgramRunner) -> ProgramRunner {
         run.variable("A_SECRET", &self.value)
     }
 
@@ -374,7 +376,7 @@ fn works_and_reaches_no_more(server: &Public) {
         .fold(env.bare().variable("HOME", &home), |run, (name, value)| run.variable(name, value));
     (server.finds)(&env);
     let mut client = client_of(&attempts.on(bare), &env, &server.words(&env, &attempts));
-    client.initialize(Person::Nobody);
+    client.initialize(PersonAnswer::Nobody);
     client.close();
     attempts.assert_made(&came(&env, ""));
     let test = |target: Target| {
@@ -382,8 +384,10 @@ fn works_and_reaches_no_more(server: &Public) {
         let attempts = Attempts::new(&env);
         (server.finds)(&env);
         let mut client = server.wrapped(&attempts.on(user(&env)), &env, (&attempts, &[]));
-        client.initialize(Person::Nobody);
-        (server.works)(&env, &mut |tool, arguments| text(&client.call(tool, arguments, Person::Nobody)).to_owned());
+        client.initialize(PersonAnswer::Nobody);
+        (server.works)(&env, &mut |tool, arguments| {
+            text(&client.call(tool, arguments, PersonAnswer::Nobody)).to_owned()
+        });
         client.close();
         attempts.assert_failed(target, &came(&env, &format!("{}: ", server.name)));
     };
@@ -452,13 +456,13 @@ fn c_9_all_of_them_serve_one_session() {
         let words = [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--manifest", "m.toml"];
         let run = attempts.iter().fold(user(&env), |run, attempts| attempts.on(run));
         let mut client = client_of(&run, &env, &words);
-        client.initialize(Person::Nobody);
+        client.initialize(PersonAnswer::Nobody);
         for server in &servers {
             (server.works)(&env, &mut |tool, arguments| {
                 let named = format!("mcp__{}__{tool}", server.name);
                 // One that is listed already is not found.
-                client.call("tool_search", json!({ "query": named }), Person::Nobody);
-                text(&client.call(&named, arguments, Person::Nobody)).to_owned()
+                client.call("tool_search", json!({ "query": named }), PersonAnswer::Nobody);
+                text(&client.call(&named, arguments, PersonAnswer::Nobody)).to_owned()
             });
         }
         client.close();
@@ -472,13 +476,13 @@ fn c_9_all_of_them_serve_one_session() {
 /// work against the server that has them, and lead nowhere behind callgate.
 #[test]
 fn holes_of_a_server_lead_nowhere() {
-    let exploit = |env: &TestEnv, client: &mut Client| -> Vec<Value> {
+    let exploit = |env: &TestEnv, client: &mut StdioClient| -> Vec<Value> {
         let beside = elsewhere(env);
         env.file_at(beside.join("secret"), "a secret beside");
         for (link, to) in [("link", "secret"), ("new-link", "linked")] {
             std::os::unix::fs::symlink(beside.join(to), env.workspace().join(link)).unwrap();
         }
-        client.initialize(Person::Nobody);
+        client.initialize(PersonAnswer::Nobody);
         let read = |path: PathBuf| ("read_file", json!({ "path": path }));
         let write = |path: PathBuf| ("write_file", json!({ "path": path, "content": "taken over" }));
         let acts = [
@@ -487,7 +491,7 @@ fn holes_of_a_server_lead_nowhere() {
             read(env.workspace().join("link")),
             write(env.workspace().join("new-link")),
         ];
-        acts.into_iter().map(|(tool, arguments)| client.call(tool, arguments, Person::Nobody)).collect()
+        acts.into_iter().map(|(tool, arguments)| client.call(tool, arguments, PersonAnswer::Nobody)).collect()
     };
     let env = TestEnv::new(HERE);
     let words = [NODE, &npm().join("node_modules").join(HOLES.program).display().to_string(), "$W"];
@@ -536,8 +540,8 @@ fn a_server_reaches_granted_hosts_alone() {
         let attempts = Attempts::new(env);
         let run = internet.on(user(env));
         let mut client = FETCH.wrapped(&run, env, (&attempts, &["--net", "good.example"]));
-        client.initialize(Person::Nobody);
-        let mut fetch = |url: &str| client.call("fetch", json!({ "url": url, "raw": true }), Person::Nobody);
+        client.initialize(PersonAnswer::Nobody);
+        let mut fetch = |url: &str| client.call("fetch", json!({ "url": url, "raw": true }), PersonAnswer::Nobody);
         let answer = fetch("http://good.example/page");
         assert!(text(&answer).contains("http of 93.184.216.34 for good.example"), "{answer}");
         internet.seen();
@@ -578,7 +582,12 @@ fn seen(env: &TestEnv) -> usize {
 }
 
 /// As `[mcp.s]`, or behind `--wrap --name s`.
-fn serves(env: &TestEnv, mode: &str, (table, rest, is_wrapped): (&str, &str, bool), person: Person) -> Client {
+fn serves(
+    env: &TestEnv,
+    mode: &str,
+    (table, rest, is_wrapped): (&str, &str, bool),
+    person: PersonAnswer,
+) -> StdioClient {
     let mut words = vec![Binaries::of_this_build().callgate().display().to_string(), "mcp".to_owned()];
     words.extend(["--manifest".to_owned(), manifest_of(env, mode, (table, rest))]);
     if is_wrapped {
@@ -600,7 +609,7 @@ fn rule(permission: &str, action: &str) -> String {
 #[test]
 fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Then {
+    enum CallFate {
         Passes,
         Asks,
         Denies,
@@ -609,38 +618,38 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     let echo = |action| rule("mcp:s:echo", action);
     let all = |action| rule("mcp:s:*", action);
     for (table, rest, is_wrapped, then) in [
-        ("", String::new(), true, Then::Passes),
-        ("", echo("deny"), true, Then::Denies),
-        ("", echo("ask"), true, Then::Asks),
-        ("", all("deny"), true, Then::Denies),
-        ("", rule("mcp:s:other", "deny"), true, Then::Passes),
-        ("", String::new(), false, Then::Asks),
-        (trusted, String::new(), false, Then::Passes),
-        (trusted, echo("ask"), false, Then::Asks),
-        (trusted, all("deny"), false, Then::Denies),
-        ("", all("allow"), false, Then::Passes),
-        ("", rule("mcp:other:*", "allow"), false, Then::Asks),
+        ("", String::new(), true, CallFate::Passes),
+        ("", echo("deny"), true, CallFate::Denies),
+        ("", echo("ask"), true, CallFate::Asks),
+        ("", all("deny"), true, CallFate::Denies),
+        ("", rule("mcp:s:other", "deny"), true, CallFate::Passes),
+        ("", String::new(), false, CallFate::Asks),
+        (trusted, String::new(), false, CallFate::Passes),
+        (trusted, echo("ask"), false, CallFate::Asks),
+        (trusted, all("deny"), false, CallFate::Denies),
+        ("", all("allow"), false, CallFate::Passes),
+        ("", rule("mcp:other:*", "allow"), false, CallFate::Asks),
     ] {
         let env = TestEnv::new(HERE);
-        let mut client = serves(&env, "plain", (table, &rest, is_wrapped), Person::Says("once"));
+        let mut client = serves(&env, "plain", (table, &rest, is_wrapped), PersonAnswer::Says("once"));
         let tool = if is_wrapped { "echo" } else { "mcp__s__echo" };
         let case = format!("{table:?}, {rest:?}, wrapped: {is_wrapped}");
         match then {
-            Then::Passes => {
-                assert_eq!(text(&client.call(tool, json!({ "a": 1 }), Person::Nobody)), "{\"a\": 1}", "{case}");
+            CallFate::Passes => {
+                assert_eq!(text(&client.call(tool, json!({ "a": 1 }), PersonAnswer::Nobody)), "{\"a\": 1}", "{case}");
                 assert_eq!((seen(&env), client.asked.len()), (1, 0), "{case}");
             }
-            Then::Denies => {
-                let answer = client.call(tool, json!({ "a": 1 }), Person::Nobody);
+            CallFate::Denies => {
+                let answer = client.call(tool, json!({ "a": 1 }), PersonAnswer::Nobody);
                 assert!(wrong(&answer).contains("the rule deny mcp:s:"), "{case}: {answer}");
                 assert_eq!(seen(&env), 0, "{case}");
             }
-            Then::Asks => {
-                let answer = client.call(tool, json!({ "a": 1 }), Person::Says("no"));
+            CallFate::Asks => {
+                let answer = client.call(tool, json!({ "a": 1 }), PersonAnswer::Says("no"));
                 assert!(wrong(&answer).ends_with("is denied: a person said no"), "{case}: {answer}");
                 assert_eq!((seen(&env), client.asked.len()), (0, 1), "{case}");
                 assert!(client.asked[0].contains("echo"), "{case}: {:?}", client.asked);
-                text(&client.call(tool, json!({ "a": 1 }), Person::Says("once")));
+                text(&client.call(tool, json!({ "a": 1 }), PersonAnswer::Says("once")));
                 assert_eq!((seen(&env), client.asked.len()), (1, 2), "{case}");
             }
         }
@@ -668,8 +677,8 @@ fn x1_11_what_is_written_comes_before_the_default_of_wrap() {
         ] {
             let env = TestEnv::new(target);
             env.workspace_file("p.yaml", &profile(approval));
-            let mut client = serves(&env, "plain", ("", rest, true), Person::Says("no"));
-            let answer = client.call("echo", json!({ "a": 1 }), Person::Says("no"));
+            let mut client = serves(&env, "plain", ("", rest, true), PersonAnswer::Says("no"));
+            let answer = client.call("echo", json!({ "a": 1 }), PersonAnswer::Says("no"));
             let case = format!("{rest:?}, {approval:?}: {answer}");
             if asks {
                 assert!(wrong(&answer).ends_with("is denied: a person said no"), "{case}");
@@ -688,11 +697,11 @@ fn x1_11_what_is_written_comes_before_the_default_of_wrap() {
 fn calls_of_a_server_are_recorded() {
     for is_wrapped in [true, false] {
         let env = TestEnv::new(HERE);
-        let mut client = serves(&env, "error", ("trusted = true", "", is_wrapped), Person::Nobody);
+        let mut client = serves(&env, "error", ("trusted = true", "", is_wrapped), PersonAnswer::Nobody);
         let prefix = if is_wrapped { "" } else { "mcp__s__" };
-        text(&client.call(&format!("{prefix}echo"), json!({ "a": "an argument" }), Person::Nobody));
+        text(&client.call(&format!("{prefix}echo"), json!({ "a": "an argument" }), PersonAnswer::Nobody));
         let outside = elsewhere(&env).join("secret").display().to_string();
-        wrong(&client.call(&format!("{prefix}act"), json!({ "path": outside }), Person::Nobody));
+        wrong(&client.call(&format!("{prefix}act"), json!({ "path": outside }), PersonAnswer::Nobody));
         client.close();
         let said = errors(&env);
         assert!(
@@ -717,22 +726,22 @@ fn calls_of_a_server_are_recorded() {
 #[test]
 fn x0_45_x0_46_many_tools_are_searched_for_and_texts_are_short() {
     let env = TestEnv::new(HERE);
-    let mut client = serves(&env, "thirty", ("trusted = true", "", false), Person::Nobody);
-    let tool = |client: &mut Client, name: &str| -> Option<Value> {
-        let listed = client.request("tools/list", json!({}), Person::Nobody);
+    let mut client = serves(&env, "thirty", ("trusted = true", "", false), PersonAnswer::Nobody);
+    let tool = |client: &mut StdioClient, name: &str| -> Option<Value> {
+        let listed = client.request("tools/list", json!({}), PersonAnswer::Nobody);
         let tools = listed["result"]["tools"].as_array().unwrap();
         tools.iter().find(|tool| tool["name"] == name).cloned()
     };
     assert_eq!(tool(&mut client, "mcp__s__t17"), None);
-    let found = client.call("tool_search", json!({ "query": "t17" }), Person::Nobody);
+    let found = client.call("tool_search", json!({ "query": "t17" }), PersonAnswer::Nobody);
     assert!(text(&found).contains("mcp__s__t17"), "{found}");
     let after = tool(&mut client, "mcp__s__t17").unwrap();
     assert_eq!(after["description"], "Says it (t17).");
-    text(&client.call("mcp__s__t17", json!({}), Person::Nobody));
+    text(&client.call("mcp__s__t17", json!({}), PersonAnswer::Nobody));
     client.close();
 
     let env = TestEnv::new(HERE);
-    let mut client = serves(&env, "descriptions", ("trusted = true", "", false), Person::Nobody);
+    let mut client = serves(&env, "descriptions", ("trusted = true", "", false), PersonAnswer::Nobody);
     let long = tool(&mut client, "mcp__s__long").unwrap();
     let text = long["description"].as_str().unwrap();
     assert_eq!((text.chars().count(), text.chars().last()), (201, Some('…')), "{text}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use callgate_tests::mcp::{Http, Server, session, sessions};
+use callgate_tests::mcp::{Http, HttpProcess, session, sessions};
 use callgate_tests::{Host, Target, TestEnv, User, parent_of};
 use serde_json::{Value, json};
 
@@ -82,8 +82,10 @@ fn f17_many_clients_at_once_lose_nothing_and_see_nothing_of_each_other() {
     let env = TestEnv::new(HERE);
     let (file, tokens) = tokens(&env);
     let most = count.to_string();
-    let server =
-        Server::start(&env, &["--mode", "yolo", "--token-file", &file.display().to_string(), "--max-sessions", &most]);
+    let server = HttpProcess::start(
+        &env,
+        &["--mode", "yolo", "--token-file", &file.display().to_string(), "--max-sessions", &most],
+    );
     let token = |client: usize| &tokens[client % TOKENS];
     let before = descriptors(server.pid());
     let started = Instant::now();

@@ -68,7 +68,7 @@ fn a12_metadata_outside_cannot_be_written() {
     cannot_be_written(false, |env, _path| env.sandbox());
 }
 
-fn cannot_be_written(readable: bool, sandbox: impl Fn(&TestEnv, &std::path::Path) -> callgate_tests::Run) {
+fn cannot_be_written(readable: bool, sandbox: impl Fn(&TestEnv, &std::path::Path) -> callgate_tests::ProgramRunner) {
     matrix(Host::STRENGTHS, |target| {
         for (act, rest) in ACTS {
             let env = TestEnv::new(target);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, eventually, matrix};
 use serde_json::json;
 
 fn callgate() -> String {
@@ -36,7 +36,7 @@ fn e3_callgate_inside_grants_nothing() {
             [&call[..], &["bash", &touch]].concat(),
         ];
         // Whether it has read the one or made the other.
-        let got = |ended: &Ended| {
+        let got = |ended: &ProgramOutcome| {
             let made = fs::remove_file(&new).is_ok();
             made || ended.stdout.contains("hunter2")
         };

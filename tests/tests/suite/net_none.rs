@@ -19,13 +19,13 @@ fn refused(act: &str) -> i32 {
 }
 
 /// A listener on the host's loopback, and whether anybody came.
-pub(super) struct Listener {
+pub(super) struct LoopbackListener {
     tcp: TcpListener,
     udp: UdpSocket,
     pub(super) port: String,
 }
 
-impl Listener {
+impl LoopbackListener {
     pub(super) fn new() -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = tcp.local_addr().unwrap().port();
@@ -69,7 +69,7 @@ fn b1_b2_b4_b5_a_listener_of_the_host_is_out_of_reach() {
     ];
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Listener::new();
+        let host = LoopbackListener::new();
         for act in acts {
             let words = [act, "127.0.0.1", &host.port];
             let control = env.bare().probe(&words);
@@ -256,7 +256,7 @@ client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 1));
 client.connect(server.getsockname()); server.accept()[0].sendall(b'heard'); print(client.recv(9))";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let run = |run: callgate_tests::ProgramRunner| run.run(&["/usr/bin/python3", "-c", script]);
         let (control, ended) = (run(env.bare()), run(env.sandbox()));
         let rest = "set set set set set set set set\nb'heard'\n";
         assert_eq!(control.stdout, format!("set set set set\n{rest}"), "{control:?}");

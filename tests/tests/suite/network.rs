@@ -6,13 +6,13 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 /// The suite's Internet, for one target. It is there until this is dropped.
 pub(crate) struct Internet {
     // Ends before the directory, in which its files are, goes.
-    keeper: Keeper,
+    keeper: InternetKeeper,
     pub(crate) env: TestEnv,
     log: String,
 }
@@ -25,9 +25,9 @@ pub(crate) fn data() -> String {
 }
 
 /// The process that has made the Internet and its host; both end with it.
-struct Keeper(Child);
+struct InternetKeeper(Child);
 
-impl Keeper {
+impl InternetKeeper {
     /// The reason, where there can be no Internet.
     #[track_caller]
     fn start(log: &str, serves: &str) -> Result<Self, String> {
@@ -55,7 +55,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for InternetKeeper {
     fn drop(&mut self) {
         // It ends with its input.
         drop(self.0.stdin.take());
@@ -68,7 +68,7 @@ impl Internet {
     pub(crate) fn new(target: Target, serves: &str) -> Option<Self> {
         let env = TestEnv::new(target);
         let log = env.file("log", "").display().to_string();
-        match Keeper::start(&log, serves) {
+        match InternetKeeper::start(&log, serves) {
             Ok(keeper) => Some(Self { keeper, env, log }),
             Err(why) => {
                 let name = if why.contains("no program") { "iproute2" } else { "internet" };
@@ -79,18 +79,18 @@ impl Internet {
     }
 
     /// On the Internet's host.
-    pub(crate) fn on(&self, run: Run) -> Run {
+    pub(crate) fn on(&self, run: ProgramRunner) -> ProgramRunner {
         let weaken = Binaries::of_this_build().weaken().display().to_string();
         run.around(&[&weaken, "enter", &self.keeper.0.id().to_string(), "--"])
     }
 
     /// Where these hosts are granted.
-    pub(crate) fn inside(&self, hosts: &[&str]) -> Run {
+    pub(crate) fn inside(&self, hosts: &[&str]) -> ProgramRunner {
         let granted = hosts.iter().fold(self.env.sandbox().read(data()), |run, host| run.flag(&["--net", host]));
         self.on(granted)
     }
 
-    pub(crate) fn bare(&self) -> Run {
+    pub(crate) fn bare(&self) -> ProgramRunner {
         self.on(self.env.bare())
     }
 
@@ -108,7 +108,7 @@ impl Internet {
 }
 
 /// Runs a script, in which `$CA` is the certificate of the Internet's servers.
-pub(crate) fn shell(run: &Run, script: &str) -> Ended {
+pub(crate) fn shell(run: &ProgramRunner, script: &str) -> ProgramOutcome {
     run.run(&["/bin/sh", "-c", &script.replace("$CA", &format!("{}/certificate.pem", data()))])
 }
 

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-use callgate_tests::{Ended, Run, skip};
+use callgate_tests::{ProgramOutcome, ProgramRunner, skip};
 
 use crate::network::{Internet, data, on_an_internet_with, shell};
 
 /// A program, and how it reaches `good.example`.
-struct Program {
+struct NetworkProgram {
     /// Needs of the machine: programs and files. A `*` is any one name.
     needs: &'static [&'static str],
     /// The server that it needs, of `tests/data/internet/servers.py`. Empty: those that are always there do.
@@ -55,14 +55,14 @@ fn visitors(internet: &Internet) -> Vec<String> {
 }
 
 /// The program does what it does bare where its host and port are granted; where another host or port is, nobody hears of it.
-fn reaches_what_is_granted(program: &Program) {
+fn reaches_what_is_granted(program: &NetworkProgram) {
     if is_missing(program.needs) {
         return;
     }
     on_an_internet_with(program.server, |internet| {
         let server = format!("{}/{}", internet.servers(), program.server);
         let script = program.script.replace("$SERVER", &server).replace("$DATA", &data());
-        let run = |run: &Run| -> Ended {
+        let run = |run: &ProgramRunner| -> ProgramOutcome {
             // Of the certificates that are believed, a machine's own settings know nothing.
             let own = "unset REQUESTS_CA_BUNDLE CURL_CA_BUNDLE SSL_CERT_FILE PIP_CERT NODE_EXTRA_CA_CERTS";
             let ended = shell(run, &format!("set -e; {own}; mkdir work; cd work; {script}"));
@@ -85,7 +85,7 @@ fn reaches_what_is_granted(program: &Program) {
 
         let inside = |granted: &str| {
             let keys = ["id_ed25519", "known_hosts"].map(|name| format!("{home}/.ssh/{name}"));
-            keys.iter().filter(|key| Path::new(key).exists()).fold(internet.inside(&[granted]), Run::read)
+            keys.iter().filter(|key| Path::new(key).exists()).fold(internet.inside(&[granted]), ProgramRunner::read)
         };
         let granted = format!("good.example:{}", program.ports);
         let ended = run(&inside(&granted));
@@ -105,7 +105,7 @@ fn reaches_what_is_granted(program: &Program) {
 /// S0-36: git and a shell over SSH, as people type it. The key and the known hosts are granted as files.
 #[test]
 fn s0_36_ssh_and_git_over_it() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"],
         server: "ssh",
         ports: "22",
@@ -125,7 +125,7 @@ fn s0_36_git_over_https() {
         git config user.name a; git config user.email a@b.c
         head -c 4194304 /dev/urandom >large; git add large; git commit -q -m 'the second'; git push -q origin HEAD:$BRANCH
         git fetch -q; git log --format=%s origin/$BRANCH; git push -q origin :$BRANCH";
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/lib/git-core/git-http-backend", "/usr/bin/git"],
         server: "git",
         ports: "443",
@@ -165,7 +165,7 @@ fn s0_36_git_says_which_host_was_not_granted() {
 /// S0-36: pip installs a package of an index.
 #[test]
 fn s0_36_pip() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/python3", "/usr/lib/python3/dist-packages/pip"],
         server: "",
         ports: "443",
@@ -180,7 +180,7 @@ fn s0_36_pip() {
 /// S0-36: npm installs a package of a registry.
 #[test]
 fn s0_36_npm() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/node", "/usr/bin/npm"],
         server: "",
         ports: "443",
@@ -195,7 +195,7 @@ fn s0_36_npm() {
 /// S0-36: cargo builds with a package of a registry.
 #[test]
 fn s0_36_cargo() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/cc"],
         server: "",
         ports: "443",
@@ -212,7 +212,7 @@ fn s0_36_cargo() {
 /// S0-36: psql asks PostgreSQL, which begins in the clear, asks for TLS, and goes on without.
 #[test]
 fn s0_36_psql() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/lib/postgresql/*/bin/initdb", "/usr/lib/postgresql/*/bin/psql"],
         server: "postgres",
         ports: "5432",
@@ -225,7 +225,7 @@ fn s0_36_psql() {
 /// S0-36: redis-cli asks Redis.
 #[test]
 fn s0_36_redis_cli() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/redis-cli", "/usr/bin/redis-check-rdb"],
         server: "redis",
         ports: "6379",
@@ -237,7 +237,7 @@ fn s0_36_redis_cli() {
 /// S0-36: Java's HttpClient, with HTTP, where it offers HTTP/2, and TLS.
 #[test]
 fn s0_36_java() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/java", "/usr/bin/javac", "/usr/bin/keytool"],
         server: "",
         ports: "80,443",
@@ -265,7 +265,7 @@ END
 /// S0-36: Python's requests, on a connection that is used again.
 #[test]
 fn s0_36_requests() {
-    reaches_what_is_granted(&Program {
+    reaches_what_is_granted(&NetworkProgram {
         needs: &["/usr/bin/python3", "/usr/lib/python3/dist-packages/requests"],
         server: "",
         ports: "443",

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-use callgate_tests::{Ended, Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Host, ProgramOutcome, ProgramRunner, TestEnv, matrix, skip};
 use libc::{EACCES, EINVAL, EISCONN};
 
 /// Script of what programs do with datagrams among themselves, and how they list interfaces.
@@ -52,7 +52,7 @@ first = ctypes.c_void_p()
 print('getifaddrs', ctypes.CDLL(None).getifaddrs(ctypes.byref(first)), first.value is not None)
 ";
 
-fn python(run: &Run, script: &str) -> Ended {
+fn python(run: &ProgramRunner, script: &str) -> ProgramOutcome {
     run.run(&["/usr/bin/python3", "-c", script])
 }
 

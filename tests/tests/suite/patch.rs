@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, eventually, matrix, parent_of};
 use callgate_worker::sys::process;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn call(env: &TestEnv, flags: &[&str], arguments: &Value) -> (i32, Value) {
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let arguments = arguments.to_string();
     let words = [&[callgate.as_str(), "call", "--extra", "apply_patch"], flags, &["apply_patch", &arguments]].concat();
-    let ended: Ended = env.weakened().run(&words);
+    let ended: ProgramOutcome = env.weakened().run(&words);
     let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     (ended.status.code().unwrap(), envelope)
 }
@@ -146,7 +146,7 @@ fn s0_25_each_file_is_judged() {
 
 /// Which process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
+enum KilledProcess {
     Supervisor,
     Worker,
 }
@@ -194,7 +194,7 @@ fn staged(workspace: &Path) -> usize {
 }
 
 /// Kills somebody while a patch is applied. Whether the patch was applied.
-fn round(env: &TestEnv, victim: Victim, moment: usize) -> bool {
+fn round(env: &TestEnv, victim: KilledProcess, moment: usize) -> bool {
     let workspace = env.workspace();
     let files: Vec<String> = (0..FILES[0])
         .map(|number| format!("c{number}"))
@@ -216,7 +216,8 @@ fn round(env: &TestEnv, victim: Victim, moment: usize) -> bool {
     let wanted = [1, FILES[0], FILES[0] + FILES[2]][moment % 3];
     let mut over = || supervisor.try_wait().unwrap().is_some();
     while staged(&workspace) == 0 && !over() {}
-    let victims = if victim == Victim::Worker { below(supervisor.id(), "cg-worker") } else { vec![supervisor.id()] };
+    let victims =
+        if victim == KilledProcess::Worker { below(supervisor.id(), "cg-worker") } else { vec![supervisor.id()] };
     let mut over = || supervisor.try_wait().unwrap().is_some();
     while (1..wanted).contains(&staged(&workspace)) && !over() {}
     for _ in 0..moment {
@@ -249,7 +250,7 @@ fn round(env: &TestEnv, victim: Victim, moment: usize) -> bool {
 fn s0_25_a_kill_leaves_all_files_new_or_none() {
     let rounds = std::env::var("CALLGATE_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     matrix(Host::STRENGTHS, |target| {
-        for victim in [Victim::Supervisor, Victim::Worker] {
+        for victim in [KilledProcess::Supervisor, KilledProcess::Worker] {
             let env = TestEnv::new(target);
             let applied = (0..rounds).filter(|moment| round(&env, victim, *moment)).count();
             eprintln!("{target:?}, {victim:?}: {applied} of {rounds} were applied");

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, TestEnv, eventually, matrix};
 use serde_json::json;
 
 /// Names that a program that names its files by its own name, its user or its number would use, in a temporary
@@ -112,7 +112,7 @@ impl Planted {
     }
 }
 
-fn callgate(run: &Run, words: &[&str]) -> Ended {
+fn callgate(run: &ProgramRunner, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     run.run(&[&[binary.as_str()], words].concat())
 }

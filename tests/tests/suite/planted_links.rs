@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, TestFile, User, matrix, matrix_as};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, TestFile, User, matrix, matrix_as};
 use libc::{EACCES, ENOENT, EXDEV};
 
 pub(crate) const PLANTED: &str = "is a symbolic link in a directory that calls may write in";
@@ -21,12 +21,12 @@ fn planted(env: &TestEnv) -> (PathBuf, TestFile) {
     (tree, secret)
 }
 
-fn refused(ended: &Ended) {
+fn refused(ended: &ProgramOutcome) {
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(64), ""), "{ended:?}");
     assert!(ended.stderr.contains(PLANTED), "{ended:?}");
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().run(&[&[binary.as_str()], words].concat())
 }
@@ -39,7 +39,8 @@ fn a2_a_grant_follows_no_link_that_a_call_may_have_made() {
         let (tree, secret) = planted(&env);
         let link = env.workspace().join("out");
         symlink(env.workspace(), env.outside().join("alias")).unwrap();
-        let steal = |run: &callgate_tests::Run| run.run(&["sh", "-c", "cat out/secret; echo new > out/secret"]);
+        let steal =
+            |run: &callgate_tests::ProgramRunner| run.run(&["sh", "-c", "cat out/secret; echo new > out/secret"]);
         let other_name = env.outside().join("alias/out");
         for path in [link.clone(), other_name, link.join("secret"), env.workspace().join("sub/../out")] {
             fs::create_dir_all(env.workspace().join("sub")).unwrap();
@@ -174,7 +175,7 @@ fn c12_no_directory_of_path_that_a_pattern_lets_write_is_searched() {
     });
 }
 
-fn refused_call(ended: &Ended) {
+fn refused_call(ended: &ProgramOutcome) {
     assert_eq!(ended.status.code(), Some(64), "{ended:?}");
     assert!(ended.stderr.contains(PLANTED), "{ended:?}");
 }

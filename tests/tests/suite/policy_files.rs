@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, matrix, matrix_as};
+use callgate_tests::{Binaries, Host, ProgramRunner, Target, TestEnv, User, matrix, matrix_as};
 use libc::EACCES;
 use serde_json::{Value, json};
 
-use crate::mcp::{Client, Person, callgate, user};
+use crate::mcp::{PersonAnswer, StdioClient, callgate, user};
 use crate::mcp_servers::client_of;
 
 const MANIFEST: &str =
@@ -30,7 +30,7 @@ fn place(target: Target) -> TestEnv {
 }
 
 /// With a manifest that lies where nothing is granted.
-fn control(env: &TestEnv) -> Run {
+fn control(env: &TestEnv) -> ProgramRunner {
     let manifest = env.file("builder.toml", MANIFEST);
     env.sandbox().flag(&["--manifest", manifest.text()])
 }
@@ -233,10 +233,10 @@ fn e4_tools_and_clients_do_not_change_it_either() {
         assert_eq!(text(&env)[3], "done\n", "the control: the rest of the line has run");
         let words =
             [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--manifest", "conf/builder.toml"];
-        let mut client: Client = client_of(&user(&env), &env, &words);
-        client.initialize(Person::Says("once"));
+        let mut client: StdioClient = client_of(&user(&env), &env, &words);
+        client.initialize(PersonAnswer::Says("once"));
         for file in &kept {
-            client.call("bash", taking(file), Person::Says("once"));
+            client.call("bash", taking(file), PersonAnswer::Says("once"));
         }
         client.close();
         assert_eq!(text(&env)[..3], before[..3]);

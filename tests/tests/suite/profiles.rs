@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -17,12 +17,12 @@ const GRANTS: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\
 /// No shell, no asking: for tests of the other keys.
 const FREE: &str = "shell: unrestricted\napproval: none\n";
 
-struct Called {
-    ended: Ended,
+struct ProfiledCall {
+    ended: ProgramOutcome,
     envelope: Value,
 }
 
-impl Called {
+impl ProfiledCall {
     #[track_caller]
     fn assert_denied(&self, layer: &str, reason: &str) {
         assert_eq!(self.ended.status.code(), Some(77), "{:?}", self.ended);
@@ -66,19 +66,19 @@ fn callgate() -> String {
 }
 
 /// `callgate call` with a manifest that names the profile `p.yaml`, which says this, and has these lines itself.
-fn call_under(env: &TestEnv, profile: &str, manifest: &str, tool: &str, arguments: &Value) -> Called {
+fn call_under(env: &TestEnv, profile: &str, manifest: &str, tool: &str, arguments: &Value) -> ProfiledCall {
     env.workspace_file("p.yaml", profile);
     env.workspace_file("m.toml", &format!("profile = \"p.yaml\"\n{manifest}{GRANTS}"));
     let ended = env.weakened().run(&[&callgate(), "call", "--manifest", "m.toml", tool, &arguments.to_string()]);
     let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-    Called { ended, envelope }
+    ProfiledCall { ended, envelope }
 }
 
-fn call(env: &TestEnv, profile: &str, tool: &str, arguments: &Value) -> Called {
+fn call(env: &TestEnv, profile: &str, tool: &str, arguments: &Value) -> ProfiledCall {
     call_under(env, profile, "", tool, arguments)
 }
 
-fn bash(env: &TestEnv, profile: &str, command: &str) -> Called {
+fn bash(env: &TestEnv, profile: &str, command: &str) -> ProfiledCall {
     call(env, profile, "bash", &json!({ "command": command }))
 }
 
@@ -245,7 +245,7 @@ fn s4_14_create_only_makes_nothing_in_sensitive_places() {
             let words = ["call", "--allow-home", "--manifest", "m.toml", "write"];
             let ended = env.weakened().run(&[&[callgate().as_str()], &words[..], &[&arguments]].concat());
             let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-            Called { ended, envelope }
+            ProfiledCall { ended, envelope }
         };
         for path in [".ssh/config", ".bashrc", ".config/x", "sub/.CONFIG/x", "x/../.ssh/y"] {
             calls("create-only", path).assert_denied("rule", "lets no file be made in a sensitive place, such as /");

@@ -1113,7 +1113,7 @@ fn sequences_go_as_outside(sequences: usize) {
         for part in 0..sequences / 2 / PART {
             let (inner, outer) = (TestEnv::new(target), TestEnv::new(target));
             let first = part * PART;
-            let digests = |env: &TestEnv, run: callgate_tests::Run| {
+            let digests = |env: &TestEnv, run: callgate_tests::ProgramRunner| {
                 let top = env.workspace();
                 for n in first..first + PART {
                     let directory = top.join(n.to_string());

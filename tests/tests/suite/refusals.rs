@@ -6,17 +6,17 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, matrix};
 use libc::{EACCES, EBUSY, ECONNREFUSED, ENOENT, EPERM};
 use serde_json::{Value, json};
 
-use super::net_none::Listener;
+use super::net_none::LoopbackListener;
 
 /// Nobody's address (RFC 5737).
 const NOBODY: &str = "192.0.2.1";
 const NETWORK: &str = "the network is not granted";
 
-fn told(env: &TestEnv) -> Run {
+fn told(env: &TestEnv) -> ProgramRunner {
     env.sandbox().flag(&["--status", "status.json"])
 }
 
@@ -58,7 +58,7 @@ fn an_address_that_is_not_granted_is_said() {
 fn a_port_on_loopback_is_not_the_network() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Listener::new();
+        let host = LoopbackListener::new();
         env.bare().probe(&["tcp-connect", "127.0.0.1", &host.port]).assert_ok();
         assert_eq!(host.visits(), 1);
         let script = r#""$0" tcp-connect 127.0.0.1 "$1"; exit "$2""#;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Host, Run, TestEnv, matrix};
+use callgate_tests::{Host, ProgramRunner, TestEnv, matrix};
 use libc::{EACCES, EADDRINUSE, ECONNREFUSED};
 
 /// A Python script with which a test speaks line by line.
@@ -21,7 +21,7 @@ struct Script {
 }
 
 impl Script {
-    fn start(run: &Run, script: &str) -> Self {
+    fn start(run: &ProgramRunner, script: &str) -> Self {
         let mut command = run.command(&["/usr/bin/python3", "-u", "-c", script]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));

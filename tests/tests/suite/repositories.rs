@@ -4,13 +4,13 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, matrix, skip};
 use serde_json::{Value, json};
 
 use crate::network::{data, on_an_internet_with};
 
 /// `callgate call` of a tool outside the lock.
-fn call(run: &Run, flags: &[&str], tool: &str, arguments: &Value) -> (i32, Value) {
+fn call(run: &ProgramRunner, flags: &[&str], tool: &str, arguments: &Value) -> (i32, Value) {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let arguments = arguments.to_string();
     let mut words = vec![binary.as_str(), "call", "--extra", tool];

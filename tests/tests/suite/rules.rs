@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -15,7 +15,7 @@ const GRANTS: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\
 
 #[derive(Debug)]
 struct Called {
-    ended: Ended,
+    ended: ProgramOutcome,
     envelope: Value,
 }
 

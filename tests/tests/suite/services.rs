@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Ended, Host, Run, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, matrix};
 use serde_json::{Value, json};
 
 use super::network::{Internet, on_the_internet};
@@ -15,7 +15,7 @@ const TOKEN_IN_BASE64: &str = "OmF6dXJlLXRva2VuLTg4NDJjYw==";
 const KEY: &str = "variable-secret-3f9a77";
 
 /// A command of callgate's, where Azure DevOps is configured.
-fn run(internet: &Internet, variables: &[(&str, &str)], words: &[&str]) -> Ended {
+fn run(internet: &Internet, variables: &[(&str, &str)], words: &[&str]) -> ProgramOutcome {
     let state = internet.env.outside().join("state");
     let given = [
         ("AZURE_DEVOPS_ORG", "acme"),
@@ -24,14 +24,14 @@ fn run(internet: &Internet, variables: &[(&str, &str)], words: &[&str]) -> Ended
         ("THE_KEY", KEY),
     ];
     let run = internet.env.weakened().variable("XDG_STATE_HOME", &state.display().to_string());
-    let with = |run: Run, (name, value): &(&str, &str)| run.variable(name, value);
+    let with = |run: ProgramRunner, (name, value): &(&str, &str)| run.variable(name, value);
     let run = variables.iter().fold(given.iter().fold(run, with), with);
     let binary = Binaries::of_this_build().callgate().display().to_string();
     internet.on(run).run(&[&[binary.as_str()], words].concat())
 }
 
 /// A call in a session of its own.
-struct Caller<'a> {
+struct ServiceCaller<'a> {
     internet: &'a Internet,
     variables: Vec<(&'a str, &'a str)>,
     manifest: String,
@@ -40,7 +40,7 @@ struct Caller<'a> {
 /// Grants the host, and asks about nothing.
 const GRANTED: &str = "mode = \"yolo\"\nextra = [\"azure_devops\"]\n[requires.net]\nhosts = [\"good.example\"]\n";
 
-impl<'a> Caller<'a> {
+impl<'a> ServiceCaller<'a> {
     fn new(internet: &'a Internet, manifest: &str) -> Self {
         Self { internet, variables: Vec::new(), manifest: manifest.to_owned() }
     }
@@ -91,7 +91,7 @@ impl<'a> Caller<'a> {
 #[test]
 fn s4_20_s4_21_x4_16_work_items_are_made_and_found_and_changed() {
     on_the_internet(|internet| {
-        let azure = Caller::new(internet, GRANTED).with("AZURE_DEVOPS_PROJECT", "Web Shop");
+        let azure = ServiceCaller::new(internet, GRANTED).with("AZURE_DEVOPS_PROJECT", "Web Shop");
         let create = |title: &str, kind: &str| {
             azure.done(&json!({
                 "operation": "create", "work_item_type": kind, "title": title, "fields": { "Microsoft.VSTS.Common.Priority": 2 },
@@ -137,7 +137,7 @@ fn s4_20_s4_21_x4_16_work_items_are_made_and_found_and_changed() {
         assert!(status == 1 && error.contains("status 404: TF401232: Work item 99"), "{error}");
         let (_, error) = azure.fails(&json!({ "operation": "get", "work_item_id": 1, "project": "None/../Other" }));
         assert!(error.contains("does not exist: None/../Other"), "{error}");
-        let other = Caller::new(internet, GRANTED).with("AZURE_DEVOPS_PAT", "another-token");
+        let other = ServiceCaller::new(internet, GRANTED).with("AZURE_DEVOPS_PAT", "another-token");
         let (status, error) = other.fails(&json!({ "operation": "get", "work_item_id": 1 }));
         assert!(status == 1 && error.contains("AZURE_DEVOPS_PAT is not accepted"), "{error}");
     });
@@ -148,7 +148,7 @@ fn s4_20_s4_21_x4_16_work_items_are_made_and_found_and_changed() {
 fn s4_23_a_parameter_of_another_operation_of_azure_devops() {
     matrix(&[Host::Namespaces], |target| {
         let Some(internet) = Internet::new(target, "") else { return };
-        let azure = Caller::new(&internet, GRANTED);
+        let azure = ServiceCaller::new(&internet, GRANTED);
         let (status, error) = azure.fails(&json!({ "operation": "get", "work_item_id": 1, "wiql": "SELECT" }));
         assert!(status == 65 && error.contains("`wiql`: it belongs to search, and not to get"), "{error}");
         let (_, error) = azure.fails(&json!({ "operation": "get_comments", "work_item_id": 1 }));
@@ -166,9 +166,9 @@ fn s4_23_a_parameter_of_another_operation_of_azure_devops() {
 fn s4_21_x4_16_an_organization_that_is_only_read() {
     on_the_internet(|internet| {
         let create = json!({ "operation": "create", "project": "Web Shop", "work_item_type": "Task", "title": "x" });
-        Caller::new(internet, GRANTED).done(&create);
+        ServiceCaller::new(internet, GRANTED).done(&create);
         internet.seen();
-        let reads = Caller::new(internet, GRANTED).with("AZURE_DEVOPS_READONLY", "true");
+        let reads = ServiceCaller::new(internet, GRANTED).with("AZURE_DEVOPS_READONLY", "true");
         for change in [
             create,
             json!({ "operation": "add_comment", "project": "Web Shop", "work_item_id": 1, "comment": "x" }),
@@ -194,27 +194,27 @@ fn rules_tell_the_operations_of_azure_devops_apart() {
         let with_rule = |pattern: &str| {
             format!("{asking}[[rules]]\npermission = \"azure_devops\"\npattern = \"{pattern}\"\naction = \"allow\"\n")
         };
-        Caller::new(&internet, GRANTED).done(&create);
-        let asks = Caller::new(&internet, &asking);
+        ServiceCaller::new(&internet, GRANTED).done(&create);
+        let asks = ServiceCaller::new(&internet, &asking);
         let (status, error) = asks.fails(&get);
         assert_eq!(status, 77, "{error}");
-        let reads = Caller::new(&internet, &with_rule("get in *"));
+        let reads = ServiceCaller::new(&internet, &with_rule("get in *"));
         assert_eq!(reads.done(&get)["id"], 1);
         let (status, error) = reads.fails(&create);
         assert_eq!(status, 77, "{error}");
-        let makes = Caller::new(&internet, &with_rule("create in https://good.example/acme/Web%20Shop: *"));
+        let makes = ServiceCaller::new(&internet, &with_rule("create in https://good.example/acme/Web%20Shop: *"));
         assert_eq!(makes.done(&create)["id"], 2);
         let elsewhere = json!({ "operation": "create", "project": "Other", "work_item_type": "Task", "title": "x" });
         assert_eq!(makes.fails(&elsewhere).0, 77);
         // Neither a name that a URL's reader takes for another, nor one that leads out of the organization.
         for project in ["Web\t Shop", ".\t.", ".."] {
             let odd = json!({ "operation": "create", "project": project, "work_item_type": "Task", "title": "x" });
-            let (status, error) = Caller::new(&internet, GRANTED).fails(&odd);
+            let (status, error) = ServiceCaller::new(&internet, GRANTED).fails(&odd);
             assert!(status == 65 && error.contains("project"), "{project:?}: {status} {error}");
         }
         // What a profile lets only read has no tool that changes things.
         let profile = GRANTED.replace("mode = \"yolo\"\n", "profile = \"readonly\"\n");
-        let (status, error) = Caller::new(&internet, &profile).fails(&create);
+        let (status, error) = ServiceCaller::new(&internet, &profile).fails(&create);
         assert_ne!(status, 0, "{error}");
     });
 }
@@ -226,15 +226,15 @@ fn s4_20_the_token_is_for_azure_devops_alone() {
     on_the_internet(|internet| {
         let list = json!({ "operation": "list_projects" });
         for variable in ["AZURE_DEVOPS_ORG", "AZURE_DEVOPS_PAT"] {
-            let (status, error) = Caller::new(internet, GRANTED).with(variable, "").fails(&list);
+            let (status, error) = ServiceCaller::new(internet, GRANTED).with(variable, "").fails(&list);
             assert!(status != 0 && error.contains("set AZURE_DEVOPS_ORG and AZURE_DEVOPS_PAT"), "{error}");
         }
         let elsewhere = GRANTED.replace("good.example", "other.example");
-        let (status, error) = Caller::new(internet, &elsewhere).fails(&list);
+        let (status, error) = ServiceCaller::new(internet, &elsewhere).fails(&list);
         assert!(status == 77 && error.contains("good.example:443"), "{error}");
         assert_eq!(internet.seen(), "", "nobody was asked");
 
-        let azure = Caller::new(internet, GRANTED);
+        let azure = ServiceCaller::new(internet, GRANTED);
         let (status, envelope) = azure.call("web_fetch", &json!({ "url": "https://good.example/acme/_apis/projects" }));
         let page = envelope["data"]["title"].as_str().unwrap();
         assert!(status == 0 && page.contains("Sign In"), "it came without a token: {envelope}");
@@ -253,7 +253,7 @@ const ASKING: &str = "extra = [\"rlm_query\"]\n[requires.net]\nhosts = [\"good.e
 #[test]
 fn s2_22_x2_19_x2_5_questions_to_a_model_go_side_by_side() {
     on_the_internet(|internet| {
-        let asks = Caller::new(internet, ASKING);
+        let asks = ServiceCaller::new(internet, ASKING);
         let (status, envelope) = asks.call("rlm_query", &json!({ "prompt": "why?" }));
         let data = &envelope["data"];
         assert_eq!(
@@ -278,11 +278,11 @@ fn s2_22_x2_19_x2_5_questions_to_a_model_go_side_by_side() {
         let (status, envelope) = asks.call("rlm_query", &json!({ "prompts": vec!["x"; 17] }));
         let error = envelope["error_text"].as_str().unwrap();
         assert!(status == 65 && error.contains("there are 17") && error.contains("at most 16"), "{error}");
-        let elsewhere = Caller::new(internet, &ASKING.replace("hosts = [\"good", "hosts = [\"other"));
+        let elsewhere = ServiceCaller::new(internet, &ASKING.replace("hosts = [\"good", "hosts = [\"other"));
         let (status, envelope) = elsewhere.call("rlm_query", &json!({ "prompt": "x" }));
         assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{envelope}");
         let (status, envelope) =
-            Caller::new(internet, "extra = [\"rlm_query\"]\n").call("rlm_query", &json!({ "prompt": "x" }));
+            ServiceCaller::new(internet, "extra = [\"rlm_query\"]\n").call("rlm_query", &json!({ "prompt": "x" }));
         let error = envelope["error_text"].as_str().unwrap();
         assert!(status != 0 && error.contains("[net.rlm]"), "{error}");
         assert_eq!(internet.seen(), "", "nobody was asked");

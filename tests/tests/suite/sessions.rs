@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix, matrix_as, repetitions, skip};
+use callgate_tests::{
+    Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, matrix, matrix_as, repetitions, skip,
+};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -22,7 +24,7 @@ fn state(env: &TestEnv) -> PathBuf {
     env.outside().join("state")
 }
 
-fn user(env: &TestEnv) -> Run {
+fn user(env: &TestEnv) -> ProgramRunner {
     env.weakened().variable("XDG_STATE_HOME", &state(env).display().to_string())
 }
 
@@ -34,7 +36,7 @@ fn binary() -> String {
     Binaries::of_this_build().callgate().display().to_string()
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     user(env).run(&line(&binary(), words))
 }
 

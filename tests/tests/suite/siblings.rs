@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Child, Stdio};
 
-use callgate_tests::{Binaries, Host, Run, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, eventually, matrix};
 use libc::{EACCES, ENOENT, EPERM, ESRCH};
 
 /// A call that waits, in a session of its own in the same workspace.
@@ -57,7 +57,7 @@ fn acts(env: &TestEnv, lines: &[String]) -> Vec<i64> {
 }
 
 /// Results of acts with further flags.
-fn acts_in(run: &Run, lines: &[String]) -> Vec<i64> {
+fn acts_in(run: &ProgramRunner, lines: &[String]) -> Vec<i64> {
     let probe = Binaries::of_this_build().probe().display().to_string();
     let script: String = lines.iter().map(|line| format!("{probe} {line}\n")).collect();
     let ended = run.run(&["/bin/bash", "-c", &script]);

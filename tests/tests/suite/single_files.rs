@@ -4,18 +4,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, TestFile, eventually, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, TestFile, eventually, matrix};
 use libc::{EACCES, ENOENT};
 
 use crate::protect::picture;
 
 /// A file that is granted, and its neighbours.
-struct Place {
+struct SingleFile {
     env: TestEnv,
     granted: TestFile,
 }
 
-impl Place {
+impl SingleFile {
     fn new(target: Target) -> Self {
         let env = TestEnv::new(target);
         let granted = env.file("rep.html", "old\n");
@@ -31,16 +31,16 @@ impl Place {
         self.env.outside().join(name).display().to_string()
     }
 
-    fn single(&self) -> Run {
+    fn single(&self) -> ProgramRunner {
         self.env.sandbox().write(&self.granted)
     }
 
-    fn whole(&self) -> Run {
+    fn whole(&self) -> ProgramRunner {
         self.env.sandbox().write(self.env.outside())
     }
 
     /// A shell's work in the directory, which may not be listed.
-    fn line(&self, run: &Run, line: &str) -> Ended {
+    fn line(&self, run: &ProgramRunner, line: &str) -> ProgramOutcome {
         run.run(&["/bin/sh", "-c", &format!("cd {} && {line}", self.env.outside().display())])
     }
 }
@@ -49,7 +49,7 @@ impl Place {
 #[test]
 fn a8_a_single_file_can_be_changed_replaced_and_made() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = SingleFile::new(target);
         let run = place.single();
         let before = picture(&place.env.outside()).into_iter().filter(|line| !line.contains("rep.html"));
         let before: Vec<String> = before.collect();
@@ -108,7 +108,7 @@ fn a8_what_lies_beside_a_single_file_stays() {
             &["rename-exchange", "theirs", "rep.html"],
         ];
         for act in acts {
-            let place = Place::new(target);
+            let place = SingleFile::new(target);
             let mut words: Vec<String> = act.iter().map(|word| place.beside(word)).collect();
             words[0] = act[0].to_owned();
             if act[0] == "chmod" {
@@ -128,7 +128,7 @@ fn a8_what_lies_beside_a_single_file_stays() {
 #[test]
 fn a8_a_twin_does_not_outlive_its_call() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = SingleFile::new(target);
         let before = picture(&place.env.outside());
         for line in ["echo left > new; cat new", "echo left > new; kill -9 $$", "echo left > new; sleep 1000 & true"] {
             let status = place.env.workspace().join("status");
@@ -155,7 +155,7 @@ fn a8_a_twin_does_not_outlive_its_call() {
 #[test]
 fn a6_a_twin_s_name_that_another_program_took_is_left() {
     matrix(Host::STRENGTHS, |target| {
-        let place = Place::new(target);
+        let place = SingleFile::new(target);
         let script = "echo left > new && touch $W/made && until [ -e $W/swapped ]; do sleep 0.02; done; \
                       echo changed > new; mv new rep.html; rm new; touch $W/done; until [ -e $W/over ]; do sleep 0.02; done";
         let script = script.replace("$W", &place.env.workspace().display().to_string());
@@ -202,7 +202,7 @@ fn a8_nothing_beside_a_single_file_can_be_read() {
     });
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     env.weakened().run(&[&[binary.as_str()], words].concat())
 }

@@ -3,22 +3,22 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 
-use callgate_tests::{Ended, Host, TestEnv, User, matrix, matrix_as};
+use callgate_tests::{Host, ProgramOutcome, TestEnv, User, matrix, matrix_as};
 use serde_json::Value;
 
 /// Runs a command that leaves a mark, on a host that is weaker by `weakness`.
-struct Tried {
-    ended: Ended,
+struct TriedStep {
+    ended: ProgramOutcome,
     ran: bool,
     status: Value,
 }
 
-fn tried(env: &TestEnv, weakness: &[&str]) -> Tried {
+fn tried(env: &TestEnv, weakness: &[&str]) -> TriedStep {
     let (mark, status) = (env.workspace().join("mark"), env.outside().join("status.json"));
     let run = env.sandbox().weaken(weakness).flag(&["--status", status.to_str().unwrap()]);
     let ended = run.run(&["/bin/sh", "-c", "echo ran > mark"]);
     let text = fs::read_to_string(&status).unwrap_or_default();
-    Tried { ended, ran: mark.exists(), status: serde_json::from_str(&text).unwrap_or_default() }
+    TriedStep { ended, ran: mark.exists(), status: serde_json::from_str(&text).unwrap_or_default() }
 }
 
 /// The steps that every session and every program needs, whichever the strength, and what a refusal names.
@@ -133,7 +133,7 @@ const NAMESPACES: &[&str] = &[
 fn d9_a_session_without_namespaces_claims_none() {
     matrix(&[Host::Namespaces], |target| {
         let env = TestEnv::new(target);
-        let names = |tried: &Tried| {
+        let names = |tried: &TriedStep| {
             let enforced = tried.status["metadata"]["enforced"].to_string();
             assert!(enforced.contains("landlock: "), "{enforced}");
             (enforced.contains("namespaces: "), enforced.contains("mounts: "))

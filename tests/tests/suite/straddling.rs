@@ -7,14 +7,14 @@ use std::os::unix::net::UnixDatagram;
 use callgate_tests::{Host, TestEnv, eventually, matrix};
 use libc::{EACCES, ECONNREFUSED, EFAULT, EOPNOTSUPP};
 
-use super::net_none::Listener;
+use super::net_none::LoopbackListener;
 
 /// B18: whole, it is judged by all of its bytes; cut at the border of a page, it is no address.
 #[test]
 fn b18_an_address_or_header_across_two_pages_is_judged_whole_or_not_at_all() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Listener::new();
+        let host = LoopbackListener::new();
         for (act, errno, cut) in
             [("straddling-connect", ECONNREFUSED, EFAULT), ("straddling-sendmsg", EOPNOTSUPP, EOPNOTSUPP)]
         {
@@ -42,9 +42,9 @@ fn b18_an_address_or_header_across_two_pages_is_judged_whole_or_not_at_all() {
 fn b18_what_is_unmapped_while_it_is_judged_reaches_nobody() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Listener::new();
+        let host = LoopbackListener::new();
         // How many of each answer, and that there were no others. A hundred tries fit a listener's queue.
-        let race = |run: &callgate_tests::Run, kind: &str, port: &str, known: &[&str]| -> Vec<u64> {
+        let race = |run: &callgate_tests::ProgramRunner, kind: &str, port: &str, known: &[&str]| -> Vec<u64> {
             let tried = run.probe(&["straddling-race", kind, "127.0.0.1", port, "100"]);
             let answers = tried.assert_ok().fact("answers");
             let answers = answers.as_object().unwrap();
@@ -74,7 +74,7 @@ fn b18_what_is_unmapped_while_it_is_judged_reaches_nobody() {
 fn b18_the_second_message_of_a_vector_reaches_nobody() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Listener::new();
+        let host = LoopbackListener::new();
         let words = ["sendmmsg-second", "127.0.0.1", &host.port];
         assert_eq!(env.bare().probe(&words).assert_ok().fact("sent"), 2);
         assert_eq!(host.visits(), 1, "the control arrived");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -17,7 +17,7 @@ fn rule(pattern: Option<&str>, grant: &str) -> String {
     format!("[[rules]]\npermission = \"bash\"\n{pattern}action = \"allow\"\n{grant}\n")
 }
 
-fn called(env: &TestEnv, rules: &str, command: &str) -> (Ended, Value) {
+fn called(env: &TestEnv, rules: &str, command: &str) -> (ProgramOutcome, Value) {
     env.workspace_file("m.toml", &format!("{SESSION}{rules}"));
     let (binary, arguments) =
         (Binaries::of_this_build().callgate().display().to_string(), json!({ "command": command }).to_string());

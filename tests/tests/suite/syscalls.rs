@@ -194,7 +194,7 @@ done = ctypes.CDLL(None, use_errno=True).syscall(number, 128, ctypes.byref(conte
 print(errno.errorcode[ctypes.get_errno()] if done else 'made', open('/proc/sys/fs/aio-nr').read().strip() != '0' if not done else '')";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let run = |run: callgate_tests::ProgramRunner| run.run(&["/usr/bin/python3", "-c", script]);
         let (control, ended) = (run(env.bare()), run(env.sandbox()));
         assert_eq!(control.stdout, "made True\n", "{control:?}");
         assert_eq!(ended.stdout, "ENOSYS \n", "{ended:?}");
@@ -260,7 +260,7 @@ print("reserved" if os.fstat(written).st_blocks else "nothing reserved")
            nothing reserved\n";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let run = |run: callgate_tests::ProgramRunner| run.run(&["/usr/bin/python3", "-c", script]);
         let (control, ended) = (run(env.bare()), run(env.sandbox()));
         assert_eq!(control.stdout, bare, "the control: {control:?}");
         assert_eq!(ended.stdout, confined, "{ended:?}");
@@ -301,7 +301,7 @@ while not os.path.exists("go"): time.sleep(0.02)
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let mark = format!("mark-{}", env.workspace().display());
-        let run = |run: callgate_tests::Run, limit: &str| {
+        let run = |run: callgate_tests::ProgramRunner, limit: &str| {
             let words =
                 ["/bin/sh", "-c", &format!("{limit} exec \"$@\""), "sh", "/usr/bin/python3", "-c", script, &mark];
             let (ready, go) = (env.workspace().join("ready"), env.workspace().join("go"));

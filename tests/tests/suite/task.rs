@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
 use libc::{EACCES, ENOENT, EROFS};
 use serde_json::{Value, json};
 
-fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (Ended, Value) {
+fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (ProgramOutcome, Value) {
     let callgate = Binaries::of_this_build().callgate().display().to_string();
     let words = [callgate.as_str(), "call", "--manifest", "m.toml", tool, &arguments.to_string()];
     let ended = env.weakened().run(&words);

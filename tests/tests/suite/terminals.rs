@@ -3,27 +3,27 @@
 
 use std::fs;
 
-use callgate_tests::{Binaries, Host, Person, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, UserShell, eventually, matrix};
 use libc::{EACCES, EIO, ENOENT, EPERM};
 
 /// A shell inside, as a place to work in.
-fn shell_inside(person: &Person<'_>) {
+fn shell_inside(person: &UserShell<'_>) {
     person.starts(&person.sandboxed("bash --norc --noprofile"));
     person.shows("bash-");
     person.enters("PS1='inner> '; clear");
     person.is_asked();
 }
 
-fn leave(person: &Person<'_>) {
+fn leave(person: &UserShell<'_>) {
     person.starts("exit");
     person.shows_line("outer>");
 }
 
 /// On a terminal of both strengths, as both users, which afterwards is in the modes that it was in before.
-fn at_terminals(test: impl Fn(Target, &TestEnv, &mut Person<'_>)) {
+fn at_terminals(test: impl Fn(Target, &TestEnv, &mut UserShell<'_>)) {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let mut person = Person::new(&env);
+        let mut person = UserShell::new(&env);
         let before = person.modes();
         test(target, &env, &mut person);
         eventually("the modes are as before", || person.modes() == before);
@@ -142,7 +142,7 @@ fn the_persons_terminal_is_given_back_on_every_way_out() {
     at_terminals(|_, _, person| {
         let before = person.modes();
         let raw = "sh -c 'stty raw -echo; printf \"started\\r\\n\"; exec sleep 1000'";
-        let started = |person: &Person<'_>| {
+        let started = |person: &UserShell<'_>| {
             person.starts(&person.sandboxed(raw));
             person.shows_line("started");
             assert_ne!(person.modes(), before, "the control: it is taken over");

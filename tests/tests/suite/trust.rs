@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use callgate_tests::{Binaries, Ended, Host, Person, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, UserShell, matrix};
 use serde_json::{Value, json};
 
 /// Where the host's strength makes no difference.
@@ -30,11 +30,11 @@ fn greedy(env: &TestEnv) -> String {
 }
 
 /// The user's own commands: their home is outside, in a directory that is theirs.
-fn user(env: &TestEnv) -> Run {
+fn user(env: &TestEnv) -> ProgramRunner {
     env.weakened().variable("HOME", &env.outside().display().to_string())
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -81,7 +81,7 @@ fn assert_reached(env: &TestEnv) {
 }
 
 #[track_caller]
-fn assert_said(ended: &Ended, code: i32, words: &str) {
+fn assert_said(ended: &ProgramOutcome, code: i32, words: &str) {
     assert_eq!(ended.status.code(), Some(code), "{ended:?}");
     assert!(ended.stderr.contains(words) || ended.stdout.contains(words), "{words:?}: {ended:?}");
 }
@@ -454,7 +454,7 @@ fn s1_18_x1_5_always_is_kept_for_a_trusted_project() {
     };
     env.workspace_file("callgate.toml", &manifest("approvals = \"project\""));
     env.workspace_file("args", &json!({ "command": "echo ran >> made" }).to_string());
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let made = env.workspace().join("made");
     let runs = || fs::read_to_string(&made).map_or(0, |text| text.lines().count());
@@ -525,7 +525,7 @@ fn s1_18_an_approval_that_cannot_be_kept_is_told() {
                     write = [\"{workspace}/**\"]\n[[rules]]\npermission = \"bash\"\naction = \"ask\"\n";
     env.workspace_file("callgate.toml", manifest);
     env.workspace_file("args", &json!({ "command": "echo ran >> made" }).to_string());
-    let person = Person::new(&env);
+    let person = UserShell::new(&env);
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let asks = "allow? once, always, reject [reject]:";
     let close = |mode: &str| format!("chmod {mode} ~/.callgate ~/.callgate/*");

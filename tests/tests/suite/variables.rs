@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use callgate_tests::{Host, Run, TestEnv, matrix};
+use callgate_tests::{Host, ProgramRunner, TestEnv, matrix};
 use serde_json::Value;
 
-fn value(run: &Run, name: &str) -> Option<String> {
+fn value(run: &ProgramRunner, name: &str) -> Option<String> {
     let ended = run.run(&["printenv", name]);
     ended.status.success().then(|| ended.stdout.trim_end().to_owned())
 }
@@ -122,7 +122,7 @@ fn is_the_sessions(variable: &str) -> bool {
 }
 
 /// An environment of Python's in the workspace, active outside.
-fn activated(env: &TestEnv) -> (Run, PathBuf) {
+fn activated(env: &TestEnv) -> (ProgramRunner, PathBuf) {
     let venv = env.workspace().join(".venv");
     fs::create_dir_all(venv.join("bin")).unwrap();
     let tool = venv.join("bin/of-the-venv");

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix, skip};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, Target, TestEnv, User, eventually, matrix, skip};
 use libc::{EACCES, EINVAL, ENOSYS, EPERM};
 
 fn env() -> TestEnv {
@@ -139,7 +139,7 @@ fn an_older_landlock_answers_its_version_and_refuses_newer_rights() {
 }
 
 /// Runs a shell under the tracer.
-fn traced(script: &str) -> Ended {
+fn traced(script: &str) -> ProgramOutcome {
     let env = TestEnv::new(Target { host: Host::Abi(3), user: User::Ordinary });
     env.weakened().run(&["/bin/sh", "-c", script])
 }
@@ -205,7 +205,7 @@ fn what_cannot_be_weakened_is_not_run() {
 fn every_host_runs_a_program() {
     matrix(Host::ALL, |target| {
         let env = TestEnv::new(target);
-        let run: Run = env.weakened();
+        let run: ProgramRunner = env.weakened();
         let uid = run.probe(&["capabilities"]);
         assert_eq!(uid.assert_ok().fact("uid"), target.user.uid());
     });

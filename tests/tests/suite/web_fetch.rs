@@ -8,12 +8,12 @@ use callgate_tests::{Binaries, Host, TestEnv, matrix};
 use serde_json::{Value, json};
 
 /// A web server of the host on loopback: it answers each path from a table, and keeps what was asked.
-struct Server {
+struct WebServer {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl WebServer {
     fn new(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
@@ -83,7 +83,7 @@ fn s0_20_x1_38_a_granted_page_is_fetched_and_no_other() {
         let page = |_: &str| {
             response("200 OK", HTML, b"<title>T</title><nav>menu</nav><h1>Head</h1><p>see <a href=x>there</a>")
         };
-        let (server, other) = (Server::new(page), Server::new(page));
+        let (server, other) = (WebServer::new(page), WebServer::new(page));
         let asked = json!({ "url": server.url("/a#part") });
         let (status, envelope) = fetch(&env, &[&server.granted()], &asked);
         assert_eq!(status, 0, "{envelope}");
@@ -114,9 +114,9 @@ fn s0_20_x1_38_a_granted_page_is_fetched_and_no_other() {
 fn x0_18_x2_17_a_redirect_to_another_host_is_judged_again() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let end = Server::new(|_| response("200 OK", "Content-Type: text/plain\r\n", b"the end"));
+        let end = WebServer::new(|_| response("200 OK", "Content-Type: text/plain\r\n", b"the end"));
         let to = end.url("/end");
-        let start = Server::new(move |path| match path {
+        let start = WebServer::new(move |path| match path {
             "/loop" => response("302 Found", "Location: /loop\r\n", b""),
             "/file" => response("302 Found", "Location: file:///etc/passwd\r\n", b""),
             "/same" => response("302 Found", "Location: /out\r\nSet-Cookie: a=b\r\n", b""),
@@ -149,9 +149,9 @@ fn x0_18_x2_17_a_redirect_to_another_host_is_judged_again() {
 fn s0_15_b15_a_rules_grant_bounds_a_fetch() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let other = Server::new(|_| response("200 OK", "Content-Type: text/plain\r\n", b"the other"));
+        let other = WebServer::new(|_| response("200 OK", "Content-Type: text/plain\r\n", b"the other"));
         let to = other.url("/");
-        let server = Server::new(move |path| match path {
+        let server = WebServer::new(move |path| match path {
             "/away" => response("302 Found", &format!("Location: {to}\r\n"), b""),
             _ => response("200 OK", "Content-Type: text/plain\r\n", b"the page"),
         });
@@ -191,7 +191,7 @@ fn s0_15_b15_a_rules_grant_bounds_a_fetch() {
 fn x2_17_what_comes_is_bounded_and_told_apart() {
     matrix(&[Host::Namespaces], |target| {
         let env = TestEnv::new(target);
-        let server = Server::new(|path| match path {
+        let server = WebServer::new(|path| match path {
             "/gone" => response("410 Gone", HTML, b"<p>gone for good"),
             "/pdf" => response("200 OK", "Content-Type: application/pdf\r\n", b"%PDF-1.7"),
             "/long" => response("200 OK", "Content-Type: text/plain\r\n", "word ".repeat(200_000).as_bytes()),
@@ -227,7 +227,7 @@ fn s2_10_x2_17_fetch_url_by_its_name() {
         "<title>T</title><script>s()</script><h1>Head</h1><p>see <a href=\"http://x.example/\">there</a>";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let server = Server::new(|path| match path {
+        let server = WebServer::new(|path| match path {
             "/gone" => response("410 Gone", HTML, b"<p>gone for good"),
             "/long" => response("200 OK", HTML, format!("<p>begin<!--{}--><p>end", " ".repeat(1_000_000)).as_bytes()),
             _ => response("200 OK", HTML, PAGE.as_bytes()),

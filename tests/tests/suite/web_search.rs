@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, TestEnv, User, matrix};
 use serde_json::{Value, json};
 
 use super::network::{Internet, on_the_internet};
@@ -21,7 +21,7 @@ fn binary() -> String {
 }
 
 /// A command of callgate's, where the two secrets are.
-fn run(internet: &Internet, words: &[&str]) -> Ended {
+fn run(internet: &Internet, words: &[&str]) -> ProgramOutcome {
     let state = internet.env.outside().join("state");
     let run = internet.env.weakened().variable("THE_KEY", BY_VARIABLE);
     let run = internet.on(run.variable("XDG_STATE_HOME", &state.display().to_string()));
@@ -34,7 +34,7 @@ fn call(internet: &Internet, manifest: &str, tool: &str, arguments: &Value) -> (
     answered(run(internet, &["call", "--manifest", &manifest, tool, &arguments.to_string()]))
 }
 
-fn answered(ended: Ended) -> (i32, Value) {
+fn answered(ended: ProgramOutcome) -> (i32, Value) {
     let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     (ended.status.code().unwrap(), envelope)
 }
@@ -402,7 +402,7 @@ fn x0_18_a_credential_that_calls_could_read_is_refused() {
                 "[requires.net]\nhosts = [\"{hosts}\"]\n{read}{more}[[net.credentials]]\nhost = \"a.example\"\nheader = \"X-Key\"\n{from}\n"
             );
             let manifest = env.file("m.toml", &text).text().to_owned();
-            let run: Run = env.weakened().variable("THE_KEY", BY_VARIABLE);
+            let run: ProgramRunner = env.weakened().variable("THE_KEY", BY_VARIABLE);
             let ended = run.run(&[&binary(), "call", "--manifest", &manifest, "glob", r#"{"pattern": "*"}"#]);
             let said = format!("{}{}", ended.stdout, ended.stderr);
             match refused {

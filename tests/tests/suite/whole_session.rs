@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Host, Person, Target, TestEnv, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, UserShell, matrix};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../../docs/whole-session.sh");
@@ -20,7 +20,7 @@ fn s0_43_the_script_of_a_whole_session() {
         let script = env.file("whole-session.sh", SCRIPT);
         let scratch = env.workspace().join("scratch");
         let bin = Binaries::of_this_build().callgate().parent().unwrap().display().to_string();
-        let person = Person::new(&env);
+        let person = UserShell::new(&env);
         let line = format!("PATH={bin}:$PATH sh {} {}", script.text(), scratch.display());
         person.starts(&format!("{line} > {} 2>&1; echo ended $?", env.outside().join("log").display()));
         // What it prints is elsewhere; the questions are on the terminal.

@@ -6,28 +6,28 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, FsRule};
 use callgate_policy::step::Step;
 
-use super::landlock::{self, Executing, Reach, Whose};
+use super::landlock::{self, ConfinedSide, Executing, RulesetReach};
 use super::{done, failure, limit};
 use crate::filters;
 use crate::protocol::{Channel, StepFailure, Threads};
 use crate::sys::{fd, process};
-use crate::toolset::Kind;
+use crate::toolset::SyscallNeed;
 
 /// A call's own domain lies within its session's, which says what may be executed.
-const BOUNDED: (Whose, Executing) = (Whose::Calls, Executing::Trees);
+const BOUNDED: (ConfinedSide, Executing) = (ConfinedSide::Calls, Executing::Trees);
 
 /// Confines this process for a tool that runs in it, below the broker.
 pub(crate) fn confine_tool(
     plan: &CallPlan,
     grants: &OwnedFd,
     landlock_abi: u8,
-    kind: Kind,
+    kind: SyscallNeed,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
     landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
     steps.push(done(Step::Landlock, "tools' domain, the grants"));
-    steps.extend(narrow(plan, landlock_abi, Reach::Everything, &[channel.as_fd()])?);
+    steps.extend(narrow(plan, landlock_abi, RulesetReach::Everything, &[channel.as_fd()])?);
     filters::install_tool(kind).map_err(failure(Step::Seccomp, "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done(Step::Seccomp, "tool filter"));
     Ok(steps)
@@ -54,7 +54,7 @@ pub(crate) fn confine_reader(
     keep: &[BorrowedFd<'_>],
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = vec![filter];
-    steps.extend(narrow(plan, landlock_abi, Reach::Files, keep)?);
+    steps.extend(narrow(plan, landlock_abi, RulesetReach::Files, keep)?);
     Ok(steps)
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn confine_reader(
 fn narrow(
     plan: &CallPlan,
     landlock_abi: u8,
-    reach: Reach,
+    reach: RulesetReach,
     keep: &[BorrowedFd<'_>],
 ) -> Result<Vec<StepReport>, StepFailure> {
     let places = landlock::locate_for_call(plan.rules.own())?; // first: it opens paths
@@ -100,7 +100,7 @@ fn inherited_steps() -> Vec<StepReport> {
 /// The ruleset of a call that may do less than its session, and what it holds.
 pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
     let places = landlock::locate_for_call(rules)?;
-    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything, BOUNDED)?;
+    let ruleset = landlock::build(landlock_abi, &places, RulesetReach::Everything, BOUNDED)?;
     Ok((ruleset, domain(landlock_abi, places.len())))
 }
 

@@ -14,12 +14,12 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::seen::confirm_inside;
 use super::{failure, kernel};
-use crate::directory::Directory;
+use crate::directory::OwnDirectory;
 use crate::protocol::StepFailure as Failure;
 
 /// Rights that a ruleset handles besides the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum RulesetReach {
     /// Files only: the session's outer bound, in which the broker must still make the sockets of calls.
     Files,
     /// Files, TCP (ABI 4), signals and abstract sockets to the outside (ABI 6): a call's own domain.
@@ -27,7 +27,7 @@ pub(crate) enum Reach {
 }
 
 /// Place that a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
-pub(crate) struct Place {
+pub(crate) struct RulePath {
     fd: OwnedFd,
     is_dir: bool,
     right: Right,
@@ -61,7 +61,7 @@ pub(crate) enum Executing {
 
 /// Who is confined by a rule for a tree in which names are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum ConfinedSide {
     /// The broker, its one writer.
     Brokers,
     /// A call, which only reads there.
@@ -74,13 +74,13 @@ pub(crate) enum Whose {
 /// descriptor: something else may have been put in its place, for a rule to be bound to.
 pub(crate) fn locate<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
-    own: &[Directory],
-) -> Result<Vec<Place>, Failure> {
+    own: &[OwnDirectory],
+) -> Result<Vec<RulePath>, Failure> {
     located(rules, own, None, OFlags::NOFOLLOW)
 }
 
 /// Places that programs need besides: of what the supervisor has looked at, such as toolchains, only what it saw.
-pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[Directory]) -> Result<Vec<Place>, Failure> {
+pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[OwnDirectory]) -> Result<Vec<RulePath>, Failure> {
     let (looked_at, others): (Vec<&FsRule>, Vec<&FsRule>) =
         plan.surroundings.iter().partition(|rule| plan.seen.iter().any(|seen| seen.path == rule.path));
     let mut places = located(others, own, None, OFlags::NOFOLLOW)?;
@@ -91,20 +91,20 @@ pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[Directory]) -> Resu
 /// Places that a session was granted: only what stands there that its supervisor saw.
 pub(crate) fn locate_granted<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
-    own: &[Directory],
+    own: &[OwnDirectory],
     plan: &SessionPlan,
-) -> Result<Vec<Place>, Failure> {
+) -> Result<Vec<RulePath>, Failure> {
     located(rules, own, Some(plan), OFlags::NOFOLLOW)
 }
 
 /// Places for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
-pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
+pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<RulePath>, Failure> {
     located(rules, &[], None, OFlags::empty())
 }
 
 /// Places that a narrowed call may change, each where its path says, by no link: a call that ran before, or runs beside
 /// it, may have made one. What is not there so is left out, and so are single names, which the broker holds.
-pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
+pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<RulePath>, Failure> {
     let mut places = Vec::new();
     for rule in rules.iter().filter(|rule| rule.extent != Extent::Entry) {
         let path = rule.path.as_path();
@@ -112,23 +112,23 @@ pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<Place>, Failure> 
         let is_dir = is_directory(&fd, path)?;
         // A rule for a file is not one for all below a directory that has taken its name.
         if !is_dir || rule.extent != Extent::File {
-            places.push(Place { is_dir, fd, right: Right::Rule(rule.access) });
+            places.push(RulePath { is_dir, fd, right: Right::Rule(rule.access) });
         }
     }
     Ok(places)
 }
 
 fn open_as_spelt(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let way = crate::way::Way::follow(path)?;
+    let way = crate::way::FollowedPath::follow(path)?;
     if way.has_links() { Err(rustix::io::Errno::LOOP) } else { Ok(way.into_fd()) }
 }
 
 fn located<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
-    own: &[Directory],
+    own: &[OwnDirectory],
     seen: Option<&SessionPlan>,
     links: OFlags,
-) -> Result<Vec<Place>, Failure> {
+) -> Result<Vec<RulePath>, Failure> {
     let mut places = Vec::new();
     for rule in rules {
         // One whose tree the kernel lets be written has no names to hold; any other is no reason to read what lies beside it.
@@ -141,10 +141,10 @@ fn located<'a>(
         }
         // The file that has the name now; of another that takes it the kernel knows nothing.
         let file = if single { open_file(rule, (&fd, path), links) } else { None };
-        places.extend(file.map(|fd| Place { fd, is_dir: false, right: Right::Rule(rule.access) }));
+        places.extend(file.map(|fd| RulePath { fd, is_dir: false, right: Right::Rule(rule.access) }));
         let is_dir = is_directory(&fd, path)?;
         let right = if is_dir && rule.extent == Extent::File { Right::Listing } else { right };
-        places.push(Place { fd, is_dir, right });
+        places.push(RulePath { fd, is_dir, right });
     }
     Ok(places)
 }
@@ -160,27 +160,27 @@ fn open_file(rule: &FsRule, (directory, path): (&OwnedFd, &Path), links: OFlags)
 
 /// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
 #[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
-pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
+pub(crate) fn whole(path: &Path) -> Result<Option<RulePath>, Failure> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, right: Right::Everything })),
+        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(RulePath { fd, is_dir, right: Right::Everything })),
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(errno) => Err(kernel(Step::Landlock, format!("open {} for its rule", path.display()), errno.into())),
     }
 }
 
 /// The place of a directory that is open.
-pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
+pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<RulePath, Failure> {
     let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(Place { fd, is_dir: true, right: Right::Everything })
+    Ok(RulePath { fd, is_dir: true, right: Right::Everything })
 }
 
 /// A directory that may be read.
-pub(crate) fn readable(fd: &OwnedFd) -> Result<Place, Failure> {
+pub(crate) fn readable(fd: &OwnedFd) -> Result<RulePath, Failure> {
     let fd = fd.try_clone().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(Place { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
+    Ok(RulePath { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
 }
 
-impl Place {
+impl RulePath {
     /// Where the kernel says it is, if its files may be read.
     pub(crate) fn read_at(&self) -> Option<PathBuf> {
         match self.right {
@@ -192,22 +192,22 @@ impl Place {
 }
 
 /// A file that may be executed.
-pub(crate) fn program(fd: OwnedFd) -> Place {
-    Place { fd, is_dir: false, right: Right::Program }
+pub(crate) fn program(fd: OwnedFd) -> RulePath {
+    RulePath { fd, is_dir: false, right: Right::Program }
 }
 
 /// A directory below which every file may be executed that may be read.
-pub(crate) fn programs_below(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
+pub(crate) fn programs_below(fd: BorrowedFd<'_>) -> Result<RulePath, Failure> {
     let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(Place { fd, is_dir: true, right: Right::Programs })
+    Ok(RulePath { fd, is_dir: true, right: Right::Programs })
 }
 
 /// Builds a ruleset.
 pub(crate) fn build<'a>(
     abi: u8,
-    places: impl IntoIterator<Item = &'a Place>,
-    reach: Reach,
-    (whose, executing): (Whose, Executing),
+    places: impl IntoIterator<Item = &'a RulePath>,
+    reach: RulesetReach,
+    (whose, executing): (ConfinedSide, Executing),
 ) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
     let fail =
@@ -215,7 +215,7 @@ pub(crate) fn build<'a>(
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
-    if reach != Reach::Files {
+    if reach != RulesetReach::Files {
         if known >= ABI::V4 {
             ruleset = ruleset.handle_access(AccessNet::from_all(known)).map_err(fail)?;
         }
@@ -238,7 +238,7 @@ pub(crate) fn build<'a>(
 
 /// A ruleset for changing alone: it lets these places be changed as their rules say, and nothing else, and whatever is only read
 /// or executed pass.
-pub(crate) fn changes_within(abi: u8, places: &[Place]) -> Result<OwnedFd, Failure> {
+pub(crate) fn changes_within(abi: u8, places: &[RulePath]) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
     let fail = |e: landlock::RulesetError| {
         Failure::new(Step::Landlock, format!("create a ruleset for changes, ABI {abi} ({e})"))
@@ -247,7 +247,7 @@ pub(crate) fn changes_within(abi: u8, places: &[Place]) -> Result<OwnedFd, Failu
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let mut created = ruleset.handle_access(handled).and_then(Ruleset::create).map_err(fail)?;
     for place in places {
-        let rights = rights(known, place, (Whose::Calls, Executing::Trees)) & handled;
+        let rights = rights(known, place, (ConfinedSide::Calls, Executing::Trees)) & handled;
         if rights.is_empty() {
             continue; // which the kernel takes for a mistake
         }
@@ -325,7 +325,7 @@ pub(crate) fn connecting_alone(abi: u8, ports: Option<&BTreeSet<u16>>) -> Result
 /// Adds a program's own terminal to the ruleset that it will live in, so that `/dev/stderr` and the name that ttyname(3)
 /// gives lead to it.
 pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, abi: u8) -> Result<(), Failure> {
-    let rights = of_rule(known_abi(abi)?, FsAccess::Device, Whose::Calls) & AccessFs::from_file(known_abi(abi)?);
+    let rights = of_rule(known_abi(abi)?, FsAccess::Device, ConfinedSide::Calls) & AccessFs::from_file(known_abi(abi)?);
     crate::sys::landlock::add_beneath(ruleset, terminal, rights.bits())
         .map_err(failure(Step::Landlock, "add a rule for the terminal"))
 }
@@ -368,7 +368,7 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
     reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on; what was granted is \
               compared with what the supervisor saw"
 )]
-fn open<'a>(rule: &'a FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, &'a Path)>, Failure> {
+fn open<'a>(rule: &'a FsRule, own: &[OwnDirectory]) -> Result<Option<(OwnedFd, &'a Path)>, Failure> {
     let mut path = rule.path.as_path();
     if rule.extent == Extent::Entry {
         // A name is replaced in its directory, so the right lies there.
@@ -423,7 +423,7 @@ fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
 }
 
 /// The rights at a place, a directory or a file.
-fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> BitFlags<AccessFs> {
+fn rights(abi: ABI, place: &RulePath, (whose, executing): (ConfinedSide, Executing)) -> BitFlags<AccessFs> {
     let rights = match (place.right, executing) {
         (Right::Everything, _) => AccessFs::from_all(abi),
         (Right::Program, _) => AccessFs::ReadFile | AccessFs::Execute,
@@ -437,27 +437,27 @@ fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> Bi
 }
 
 /// Rights that holding single names in a directory takes. (Its own: the kernel has no lesser right than for all below.)
-fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
+fn of_names(abi: ABI, whose: ConfinedSide) -> BitFlags<AccessFs> {
     let make = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile;
     let change = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
     match whose {
-        Whose::Brokers => (make | change) & AccessFs::from_all(abi),
-        Whose::Calls | Whose::ReadingCalls => BitFlags::empty(),
+        ConfinedSide::Brokers => (make | change) & AccessFs::from_all(abi),
+        ConfinedSide::Calls | ConfinedSide::ReadingCalls => BitFlags::empty(),
     }
 }
 
 /// Rights that a rule grants.
-fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
+fn of_rule(abi: ABI, access: FsAccess, whose: ConfinedSide) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {
         FsAccess::List => AccessFs::ReadDir.into(),
         FsAccess::Read => read,
-        FsAccess::Write | FsAccess::Kept if whose == Whose::ReadingCalls => read,
+        FsAccess::Write | FsAccess::Kept if whose == ConfinedSide::ReadingCalls => read,
         FsAccess::ReadExecute => read | AccessFs::Execute,
         // To truncate as well, which needs a descriptor to write by, or one of two calls that the broker never leaves to the
         // kernel (truncate(2), and O_TRUNC with O_RDONLY). Without that right Landlock would climb from each file that is
         // opened to the root of the file system, to find out whether its descriptor may be truncated later.
-        FsAccess::Kept if whose == Whose::Calls => {
+        FsAccess::Kept if whose == ConfinedSide::Calls => {
             (read | AccessFs::Execute | AccessFs::Truncate) & AccessFs::from_all(abi)
         }
         // No device nodes: a disk made in a writable directory would be read raw (A13).

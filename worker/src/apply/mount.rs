@@ -17,14 +17,14 @@ use super::own::{is_own, would_cover};
 use super::seen::{confirm, confirm_if_seen, replaced};
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
-use crate::sys::mount::{Attributes, restrict};
-use crate::way::Way;
+use crate::sys::mount::{MountAttributes, restrict};
+use crate::way::FollowedPath;
 
 const STEP: Step = Step::Mounts;
 
 /// One tree that goes into the new root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
+enum MountContent {
     /// The host's, as it is or read-only.
     Bind { writable: bool, devices: bool, granted: bool },
     /// A new one of this type.
@@ -43,13 +43,13 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|e| step("make every mount private", e))?;
     refuse_what_would_be_lost(plan)?;
-    let Entries { entries, spelt, links: led_by } = entries(plan)?;
+    let MountEntries { entries, spelt, links: led_by } = entries(plan)?;
     // Cloned before anything is covered, by their host paths.
     let mut trees = Vec::new();
     for (path, content) in &entries {
         let as_spelt = spelt.get(path).unwrap_or(path);
         if let Some(tree) = make_tree(plan, (path, as_spelt), *content)? {
-            trees.push((path.as_path(), tree, matches!(content, Content::Bind { granted: true, .. })));
+            trees.push((path.as_path(), tree, matches!(content, MountContent::Bind { granted: true, .. })));
         }
     }
     let root = new_filesystem("tmpfs", &[("mode", "0755")])?;
@@ -71,7 +71,7 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
         resolve_by_egress(&mut made)?;
     }
     links()?;
-    restrict(root.as_fd(), Attributes { read_only: true, no_dev: true }, false)
+    restrict(root.as_fd(), MountAttributes { read_only: true, no_dev: true }, false)
         .map_err(|e| kernel(STEP, "make the new root read-only", e))?;
     rustix::process::pivot_root(".", ".").map_err(|e| step("pivot_root", e))?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|e| step("let the old root go", e))?;
@@ -136,7 +136,7 @@ fn resolve_by_egress(made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
         rustix::io::write(&file, text.as_bytes()).map_err(fail("write a file about names"))?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = rustix::mount::open_tree(CWD, &name, flags).map_err(fail("clone a file about names"))?;
-        restrict(tree.as_fd(), Attributes { read_only: true, no_dev: true }, false)
+        restrict(tree.as_fd(), MountAttributes { read_only: true, no_dev: true }, false)
             .map_err(|e| kernel(STEP, "restrict a file about names", e))?;
         // What the host lacks, nobody looks for there: without resolv.conf the server is 127.0.0.1 (resolv.conf(5)).
         if let Some(real) = led_to(path) {
@@ -186,9 +186,9 @@ fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
 }
 
 /// Entries of the new tree, by path.
-struct Entries {
+struct MountEntries {
     /// Parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
-    entries: Vec<(PathBuf, Content)>,
+    entries: Vec<(PathBuf, MountContent)>,
     /// Spelling of grants that are spelt by links.
     spelt: BTreeMap<PathBuf, PathBuf>,
     /// The links that lead there, and where they lead.
@@ -197,35 +197,35 @@ struct Entries {
 
 /// Entries for a plan. What was granted is mounted where it is, and the links that lead there are made as well: so a
 /// file has the same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
-fn entries(plan: &SessionPlan) -> Result<Entries, StepFailure> {
-    let read_only = Content::Bind { writable: false, devices: false, granted: false };
-    let mut fixed: Vec<(PathBuf, Content)> =
+fn entries(plan: &SessionPlan) -> Result<MountEntries, StepFailure> {
+    let read_only = MountContent::Bind { writable: false, devices: false, granted: false };
+    let mut fixed: Vec<(PathBuf, MountContent)> =
         ["/usr", "/opt", "/etc", "/sys"].into_iter().map(|path| (path.into(), read_only)).collect();
     // Names are visible in it; which of them may be opened is Landlock's business.
-    fixed.push(("/dev".into(), Content::Bind { writable: false, devices: true, granted: false }));
+    fixed.push(("/dev".into(), MountContent::Bind { writable: false, devices: true, granted: false }));
     // ptraceable: only processes of one's own Landlock domain are there to be seen (proc(5), Linux 5.8).
-    fixed.push(("/proc".into(), Content::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
-    let devpts = Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
+    fixed.push(("/proc".into(), MountContent::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
+    let devpts = MountContent::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
     fixed.push(("/dev/pts".into(), devpts));
-    let private = Content::Private { size: plan.shared_memory };
+    let private = MountContent::Private { size: plan.shared_memory };
     fixed.push((plan.private.inside.as_path().to_owned(), private));
-    let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
+    let mut rest: BTreeMap<PathBuf, MountContent> = BTreeMap::new();
     let (mut spelt, mut links) = (BTreeMap::new(), BTreeMap::new());
     for bound in granted(plan, &mut links)? {
         if bound.spelt != bound.path {
             spelt.insert(bound.path.clone(), bound.spelt);
         }
         let (mut writable, mut granted) = (bound.writable, bound.granted);
-        if let Some(Content::Bind { writable: also, granted: too, .. }) = rest.get(&bound.path) {
+        if let Some(MountContent::Bind { writable: also, granted: too, .. }) = rest.get(&bound.path) {
             (writable, granted) = (writable || *also, granted || *too);
         }
-        rest.insert(bound.path, Content::Bind { writable, devices: false, granted });
+        rest.insert(bound.path, MountContent::Bind { writable, devices: false, granted });
     }
-    Ok(Entries { entries: fixed.into_iter().chain(rest).collect(), spelt, links })
+    Ok(MountEntries { entries: fixed.into_iter().chain(rest).collect(), spelt, links })
 }
 
 /// Part of the host's tree that a rule takes.
-struct Bound {
+struct BoundTree {
     /// Where it is.
     path: PathBuf,
     /// As the plan names it.
@@ -236,7 +236,7 @@ struct Bound {
     granted: bool,
 }
 
-impl Bound {
+impl BoundTree {
     fn of(plan: &SessionPlan, (rule, granted): (&FsRule, bool)) -> Self {
         let (path, writable) = (rule.path.as_path(), rule.access.changes());
         let directory = || landlock::reach(rule);
@@ -253,10 +253,10 @@ impl Bound {
     }
 }
 
-impl Bound {
+impl BoundTree {
     /// Bound at the place where it really is. The links that lead there are added to `links`.
     fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
-        let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
+        let Ok(way) = FollowedPath::follow(&self.spelt) else { return Ok(self) };
         if !way.has_links() {
             return Ok(self);
         }
@@ -284,7 +284,7 @@ impl Bound {
         }
         for link in way.links {
             // Not its text, which may go by directories that are not there.
-            let led = Way::follow(&link.path).map_err(io::Error::from).and_then(|way| way.real_path());
+            let led = FollowedPath::follow(&link.path).map_err(io::Error::from).and_then(|way| way.real_path());
             let target = led.map_err(|_gone| replaced(&self.spelt))?;
             links.insert(link.path, target);
         }
@@ -306,7 +306,7 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
                 "find {}: with namespaces that directory is the session's own, so make the file first",
                 rule.path
             );
-            // As in `Bound::followed`.
+            // As in `BoundTree::followed`.
             Err(kernel(Step::PrivateDir, what, io::Error::from_raw_os_error(libc::ENOENT)))
         }
         None => Ok(()),
@@ -314,17 +314,17 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
 }
 
 /// Bounds that need a mount: what the fixed part of the tree does not hold already.
-fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Bound>, StepFailure> {
+fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Vec<BoundTree>, StepFailure> {
     let surroundings = plan.surroundings.iter().map(|rule| (rule, false));
     let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
-    let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, Bound::of(plan, rule)));
+    let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, BoundTree::of(plan, rule)));
     let there = rules.filter(|(rule, bound)| is_there(rule, bound));
-    let mut bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
+    let mut bound: Vec<BoundTree> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
     // What a link leads to may be a device: that is there as it is.
     bound.retain(|bound| {
         bound.path.starts_with("/dev/shm") || !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top))
     });
-    let covered = |bound_here: &Bound| {
+    let covered = |bound_here: &BoundTree| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
             outer.whole
@@ -353,7 +353,7 @@ fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
     clippy::disallowed_methods,
     reason = "only whether there will be a mount; what is mounted is opened once, as the session's user"
 )]
-fn is_there(rule: &FsRule, bound: &Bound) -> bool {
+fn is_there(rule: &FsRule, bound: &BoundTree) -> bool {
     rule.presence == Presence::Required || rustix::fs::stat(&bound.path).is_ok()
 }
 
@@ -361,15 +361,15 @@ fn is_there(rule: &FsRule, bound: &Bound) -> bool {
 fn make_tree(
     plan: &SessionPlan,
     (path, spelt): (&Path, &Path),
-    content: Content,
+    content: MountContent,
 ) -> Result<Option<OwnedFd>, StepFailure> {
     match content {
-        Content::New { kind, options } => new_filesystem(kind, options).map(Some),
+        MountContent::New { kind, options } => new_filesystem(kind, options).map(Some),
         // Memory that belongs to no process: without a bound of its own it may take half of the host's (tmpfs(5)).
-        Content::Private { size } => {
+        MountContent::Private { size } => {
             new_filesystem("tmpfs", &[("mode", "0700"), ("size", size.to_string().as_str())]).map(Some)
         }
-        Content::Bind { writable, devices, granted } => {
+        MountContent::Bind { writable, devices, granted } => {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
@@ -386,7 +386,7 @@ fn make_tree(
             } else {
                 confirm_if_seen(plan, spelt, &tree)?;
             }
-            restrict(tree.as_fd(), Attributes { read_only: !writable, no_dev: !devices }, true)
+            restrict(tree.as_fd(), MountAttributes { read_only: !writable, no_dev: !devices }, true)
                 .map_err(|e| kernel(STEP, format!("restrict {}", path.display()), e))?;
             Ok(Some(tree))
         }

@@ -10,15 +10,15 @@ use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Pres
 use callgate_policy::step::Step;
 use rustix::fs::{Mode, OFlags};
 
-use super::landlock::{Executing, Place, Reach, Whose};
+use super::landlock::{ConfinedSide, Executing, RulePath, RulesetReach};
 use super::{call, done, failure, kernel, landlock, limit, mount, namespace, privilege};
-use crate::directory::Directory;
+use crate::directory::OwnDirectory;
 use crate::filters;
-use crate::programs::{self, Found};
+use crate::programs::{self, FoundPrograms};
 use crate::protocol::StepFailure;
 
 /// Rulesets by which the broker's and the programs' side of a session is confined, and what their calls will use.
-pub(crate) struct Programs {
+pub(crate) struct ProgramRulesets {
     pub(crate) steps: Vec<StepReport>,
     /// The ruleset of a call that may do all that the session may; built once, enforced by each such call.
     pub(crate) call_ruleset: OwnedFd,
@@ -27,13 +27,13 @@ pub(crate) struct Programs {
     /// The ruleset of tools, whatever their call: what was granted, without what programs need besides.
     pub(crate) grants: OwnedFd,
     /// Programs that may be started, if that is bounded.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<FoundPrograms>,
     /// For calls that only read, if there are such.
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Option<ReadingRuleset>,
 }
 
 /// Ruleset that confines a call that only reads.
-pub(crate) struct Reading {
+pub(crate) struct ReadingRuleset {
     /// Nothing to write, and no file to execute but what it may start, and their interpreters and loaders.
     pub(crate) ruleset: OwnedFd,
     /// Description of what it holds, for reports.
@@ -64,22 +64,22 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<Owned
 /// Confines the broker, and with it the programs' zygote and every worker below it.
 pub(crate) fn confine(
     plan: &SessionPlan,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     path: &[PathBuf],
     procfs: Option<&OwnedFd>,
-) -> Result<Programs, StepFailure> {
+) -> Result<ProgramRulesets, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
     let surroundings = landlock::locate_surroundings(plan, directories)?;
     let granted = landlock::locate_granted(&plan.grants, directories, plan)?;
-    let readable: Vec<PathBuf> = surroundings.iter().chain(&granted).filter_map(Place::read_at).collect();
+    let readable: Vec<PathBuf> = surroundings.iter().chain(&granted).filter_map(RulePath::read_at).collect();
     let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable)).transpose()?;
-    let mut files: Vec<Place> =
+    let mut files: Vec<RulePath> =
         found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
     for tree in found.iter().flat_map(|found| &found.trees) {
         files.push(landlock::programs_below(tree.as_fd())?);
     }
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
-    let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
+    let (calls, brokers) = ((ConfinedSide::Calls, executing), (ConfinedSide::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);
     let mut own = landlock::locate(&brokers_own(plan), directories)?;
     own.extend(procfs.map(landlock::readable).transpose()?);
@@ -87,11 +87,11 @@ pub(crate) fn confine(
         Strength::Namespaces => {
             let trees = all_but_the_brokers(plan)?;
             let all = trees.iter().chain(&files);
-            let ruleset = landlock::build(plan.landlock_abi, all, Reach::Everything, calls)?;
+            let ruleset = landlock::build(plan.landlock_abi, all, RulesetReach::Everything, calls)?;
             (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
         }
         Strength::Landlock => {
-            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, calls)?;
+            let ruleset = landlock::build(plan.landlock_abi, places(), RulesetReach::Everything, calls)?;
             (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
@@ -99,36 +99,36 @@ pub(crate) fn confine(
         None => None,
         Some(programs) => {
             let mut found = programs::find_for_reading(plan, programs, path, &readable);
-            let files: Vec<Place> = found.files.drain(..).map(landlock::program).collect();
+            let files: Vec<RulePath> = found.files.drain(..).map(landlock::program).collect();
             let places = || surroundings.iter().chain(&granted).chain(&files);
-            let held = (Whose::ReadingCalls, Executing::Files);
-            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, held)?;
+            let held = (ConfinedSide::ReadingCalls, Executing::Files);
+            let ruleset = landlock::build(plan.landlock_abi, places(), RulesetReach::Everything, held)?;
             let domain = format!("{}, nothing to write", call::domain(plan.landlock_abi, places().count()));
-            Some(Reading { ruleset, domain, starts: found.starts })
+            Some(ReadingRuleset { ruleset, domain, starts: found.starts })
         }
     };
-    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files, calls)?;
-    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files, brokers)?;
+    let grants = landlock::build(plan.landlock_abi, &granted, RulesetReach::Files, calls)?;
+    let outer = landlock::build(plan.landlock_abi, places().chain(&own), RulesetReach::Files, brokers)?;
     let mut steps = Vec::new();
     if plan.keeps(Mechanism::Landlock) {
         landlock::restrict(&outer)?;
         let rules = places().chain(&own).count();
         steps.push(done(Step::Landlock, format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
     }
-    Ok(Programs { steps, call_ruleset, call_domain, grants, found, reading })
+    Ok(ProgramRulesets { steps, call_ruleset, call_domain, grants, found, reading })
 }
 
 /// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs
 /// need besides is not theirs.
 pub(crate) fn confine_readers(
     plan: &SessionPlan,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     let_go_of_them: impl FnOnce() -> Result<(), StepFailure>,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
     let places = landlock::locate_granted(&reading, directories, plan)?;
-    let whose = (Whose::Calls, Executing::Trees);
-    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, whose)?;
+    let whose = (ConfinedSide::Calls, Executing::Trees);
+    let ruleset = landlock::build(plan.landlock_abi, &places, RulesetReach::Everything, whose)?;
     landlock::restrict(&ruleset)?;
     let count = places.len();
     drop((places, ruleset));
@@ -157,7 +157,7 @@ pub(crate) fn terminals(plan: &SessionPlan) -> Result<Option<OwnedFd>, StepFailu
 /// A call with all the rights of its session lives below the broker's domain, which holds them rule by rule. What a domain
 /// of its own must add is that it keeps off what is the broker's; each rule named once more would be copied and freed
 /// with every call. (Without a mount namespace the broker's `/proc` is the host's, and calls get their rules again.)
-fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
+fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<RulePath>, StepFailure> {
     let brokers = plan.private.inside.as_path();
     let top = |rule: &FsRule| rule.path.as_path().components().take(2).collect::<PathBuf>();
     // So does a tree with kept names, in which a call may do less than the broker.

@@ -14,7 +14,7 @@ use callgate_policy::plan::exec::{self, FileId, HEADER_BYTES, Header, Located, r
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid as KernelPid, PidfdFlags, PidfdGetfdFlags};
 
-use crate::programs::{self, Tree};
+use crate::programs::{self, ProgramTree};
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
 use crate::sys::process::{self, Pid};
@@ -52,9 +52,9 @@ impl Thread {
     }
 
     /// The file that its process runs.
-    pub(super) fn image(&self) -> Result<Image, i32> {
+    pub(super) fn image(&self) -> Result<ProcessImage, i32> {
         let stat = rustix::fs::statat(&self.proc, c"exe", AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
-        Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
+        Ok(ProcessImage { file: file_of(&stat), has_name: stat.st_nlink != 0 })
     }
 
     /// Image of the caller, held.
@@ -90,7 +90,7 @@ impl Thread {
     }
 
     /// Opens a name as this process would, but for magic links.
-    fn open_as_it_sees(&self, path: &[u8]) -> Option<Target> {
+    fn open_as_it_sees(&self, path: &[u8]) -> Option<PinnedFile> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let cwd = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty()).ok()?;
         let fd = rustix::fs::openat2(cwd, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
@@ -103,8 +103,8 @@ impl Thread {
     /// with this process's own eyes.
     pub(super) fn names(&self, word: &[u8], file: FileId, writable: &[PathBuf]) -> bool {
         let open = |path: &[u8]| self.open_as_it_sees(path);
-        let is_writable = |target: &Target| target.may_be_in(writable);
-        let is_meant = |target: &Target| !target.is_stray() && identity(target.fd.as_fd()) == Ok(file);
+        let is_writable = |target: &PinnedFile| target.may_be_in(writable);
+        let is_meant = |target: &PinnedFile| !target.is_stray() && identity(target.fd.as_fd()) == Ok(file);
         let Some(named) = open(word).filter(is_meant) else { return false };
         let ends = word.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &word[..=at]);
         let start: &[u8] = if word.starts_with(b"/") { b"/" } else { b"." };
@@ -126,7 +126,7 @@ impl Thread {
 }
 
 /// Image that a process runs.
-pub(super) struct Image {
+pub(super) struct ProcessImage {
     pub(super) file: FileId,
     pub(super) has_name: bool,
 }
@@ -152,45 +152,45 @@ pub(super) struct Caller<'a> {
 
 /// Treatment of the last component of a name when it is a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum LastLink {
     Follow,
     Keep,
 }
 
-impl Links {
+impl LastLink {
     fn flags(self) -> OFlags {
         if self == Self::Keep { OFlags::NOFOLLOW } else { OFlags::empty() }
     }
 }
 
 /// A file that a name or a descriptor stood for: the descriptor here pins it whatever the name becomes.
-pub(super) struct Target {
+pub(super) struct PinnedFile {
     pub(super) fd: OwnedFd,
     /// Path that the kernel has for it, without links.
     path: PathBuf,
-    standing: Standing,
+    standing: PathStanding,
 }
 
 /// Relation of the kernel's path of a file to that file: whether it leads there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum PathStanding {
     /// It did, in the broker's mount tree, a moment ago.
     Named,
     /// That name was removed (and another may be left), or it is one in another mount tree.
     Stray,
 }
 
-impl Target {
+impl PinnedFile {
     /// A directory of the broker's own.
     pub(super) fn own(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd, path, standing: Standing::Named }
+        Self { fd, path, standing: PathStanding::Named }
     }
 
     /// Where it is. A path that does not lead to the file says nothing of what may be done with it: EACCES.
     pub(super) fn path(&self) -> Result<&Path, i32> {
         match self.standing {
-            Standing::Named => Ok(&self.path),
-            Standing::Stray => Err(libc::EACCES),
+            PathStanding::Named => Ok(&self.path),
+            PathStanding::Stray => Err(libc::EACCES),
         }
     }
 
@@ -200,7 +200,7 @@ impl Target {
     }
 
     pub(super) fn is_stray(&self) -> bool {
-        self.standing == Standing::Stray
+        self.standing == PathStanding::Stray
     }
 
     /// True if it may lie in one of these trees: what lies in another mount tree may do so there.
@@ -347,21 +347,21 @@ impl<'a> Caller<'a> {
     }
 
     /// Opens what a name stands for in the caller's eyes, without the right to read or write it.
-    pub(super) fn open(&self, dirfd: i32, path: &CString, links: Links) -> Result<Target, i32> {
+    pub(super) fn open(&self, dirfd: i32, path: &CString, links: LastLink) -> Result<PinnedFile, i32> {
         let bytes = path.as_bytes();
         if bytes.is_empty() {
             return Err(libc::ENOENT);
         }
         if let Some(number) = self.own_descriptor(bytes) {
             // A link all the same, and the broker has none like it.
-            return if links == Links::Follow { self.open_fd(number) } else { Err(libc::ELOOP) };
+            return if links == LastLink::Follow { self.open_fd(number) } else { Err(libc::ELOOP) };
         }
         let base = self.base(dirfd, path)?;
         self.open_from(base.as_ref().map(|fd| fd.as_fd()), path, links.flags())
     }
 
     /// Identity of the file that a name stands for in the caller's eyes, or a descriptor if the name is empty.
-    pub(super) fn identity(&self, dirfd: i32, path: &CString, links: Links) -> Result<FileId, i32> {
+    pub(super) fn identity(&self, dirfd: i32, path: &CString, links: LastLink) -> Result<FileId, i32> {
         let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
         let stat = match number {
             Some(number) => {
@@ -377,7 +377,7 @@ impl<'a> Caller<'a> {
     }
 
     /// File that a name stands for, held.
-    pub(super) fn pin(&self, dirfd: i32, path: &CString, links: Links) -> Result<OwnedFd, i32> {
+    pub(super) fn pin(&self, dirfd: i32, path: &CString, links: LastLink) -> Result<OwnedFd, i32> {
         let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
         match number {
             Some(number) => self.pin_fd(number),
@@ -394,11 +394,16 @@ impl<'a> Caller<'a> {
     }
 
     /// Opens a name from the directory that [`Self::base`] says.
-    pub(super) fn open_from(&self, base: Option<BorrowedFd<'_>>, path: &CString, flags: OFlags) -> Result<Target, i32> {
+    pub(super) fn open_from(
+        &self,
+        base: Option<BorrowedFd<'_>>,
+        path: &CString,
+        flags: OFlags,
+    ) -> Result<PinnedFile, i32> {
         let fd = open_path(base.unwrap_or(CWD), path, flags)?;
         match (where_is(fd.as_fd()), base) {
             // Found from this process's own root a moment ago.
-            (Ok(path), None) => Ok(Target { fd, path, standing: Standing::Named }),
+            (Ok(path), None) => Ok(PinnedFile { fd, path, standing: PathStanding::Named }),
             (Ok(path), Some(_)) => find_again(fd, path),
             (Err(libc::ENAMETOOLONG), Some(base)) => step_by_step(fd, base, path),
             (Err(e), _) => Err(e),
@@ -406,7 +411,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Opens the directory that a new name goes into, and the name.
-    pub(super) fn open_parent(&self, dirfd: i32, path: &CString) -> Result<(Target, CString), i32> {
+    pub(super) fn open_parent(&self, dirfd: i32, path: &CString) -> Result<(PinnedFile, CString), i32> {
         let bytes = path.as_bytes();
         let trimmed = bytes.strip_suffix(b"/").unwrap_or(bytes);
         let (parent, name) = match trimmed.iter().rposition(|b| *b == b'/') {
@@ -419,16 +424,16 @@ impl<'a> Caller<'a> {
         }
         let parent = CString::new(parent).map_err(|_nul| libc::EINVAL)?;
         let name = CString::new(name).map_err(|_nul| libc::EINVAL)?;
-        Ok((self.open(dirfd, &parent, Links::Follow)?, name))
+        Ok((self.open(dirfd, &parent, LastLink::Follow)?, name))
     }
 
     /// Opens what an empty path stands for (AT_EMPTY_PATH).
-    pub(super) fn open_start(&self, dirfd: i32) -> Result<Target, i32> {
+    pub(super) fn open_start(&self, dirfd: i32) -> Result<PinnedFile, i32> {
         given(self.directory(dirfd)?)
     }
 
     /// Opens what a descriptor of the caller stands for.
-    pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
+    pub(super) fn open_fd(&self, number: i32) -> Result<PinnedFile, i32> {
         given(self.pin_fd(number)?)
     }
 
@@ -564,7 +569,7 @@ fn own_descriptors() -> Result<&'static OwnedFd, i32> {
 }
 
 /// Where a file lies that is held, and what it is: of these trees, those that hold it.
-pub(super) fn locate(trees: &[Tree], fd: BorrowedFd<'_>) -> Result<(FileId, Located), i32> {
+pub(super) fn locate(trees: &[ProgramTree], fd: BorrowedFd<'_>) -> Result<(FileId, Located), i32> {
     let file = identity(fd)?;
     // What has no path that can be told lies in none.
     let mut located = where_is(fd).map(|path| programs::locate(trees, file, &path)).unwrap_or_default();
@@ -615,7 +620,7 @@ fn read_at(file: &fs::File, offset: u64, most: usize) -> Option<Vec<u8>> {
 
 /// Target of what a caller has open, which may come from anywhere: from another mount tree, or from a name that was
 /// removed.
-fn given(fd: OwnedFd) -> Result<Target, i32> {
+fn given(fd: OwnedFd) -> Result<PinnedFile, i32> {
     let path = where_is(fd.as_fd())?;
     find_again(fd, path)
 }
@@ -625,10 +630,10 @@ const LOOKS: usize = 10;
 
 /// Asks the kernel whether a file is where its path says. The descriptor is then the one that the path led to: what is done
 /// with it meets the mounts of this tree.
-fn find_again(fd: OwnedFd, mut path: PathBuf) -> Result<Target, i32> {
+fn find_again(fd: OwnedFd, mut path: PathBuf) -> Result<PinnedFile, i32> {
     for _ in 0..LOOKS {
         if let Some(found) = at(&path, fd.as_fd())? {
-            return Ok(Target { fd: found, path, standing: Standing::Named });
+            return Ok(PinnedFile { fd: found, path, standing: PathStanding::Named });
         }
         let now = where_is(fd.as_fd())?;
         if now == path {
@@ -636,7 +641,7 @@ fn find_again(fd: OwnedFd, mut path: PathBuf) -> Result<Target, i32> {
         }
         path = now;
     }
-    Ok(Target { fd, path, standing: Standing::Stray })
+    Ok(PinnedFile { fd, path, standing: PathStanding::Stray })
 }
 
 /// File at a path, if it is this one. Both are held while they are compared.
@@ -653,7 +658,7 @@ fn at(path: &Path, file: BorrowedFd<'_>) -> Result<Option<OwnedFd>, i32> {
 
 /// A file that lies deeper than the kernel can say (PATH_MAX): where its directory is, and the names from there, each of which
 /// is looked up alone. They are the path's own, so a link among them is not followed.
-fn step_by_step(fd: OwnedFd, base: BorrowedFd<'_>, names: &CString) -> Result<Target, i32> {
+fn step_by_step(fd: OwnedFd, base: BorrowedFd<'_>, names: &CString) -> Result<PinnedFile, i32> {
     let mut here = given(base.try_clone_to_owned().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))?)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for name in names.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
@@ -669,7 +674,7 @@ fn step_by_step(fd: OwnedFd, base: BorrowedFd<'_>, names: &CString) -> Result<Ta
     if identity(here.fd.as_fd())? != identity(fd.as_fd())? {
         return Err(libc::ENAMETOOLONG);
     }
-    Ok(Target { fd, ..here })
+    Ok(PinnedFile { fd, ..here })
 }
 
 fn raw(e: rustix::io::Errno) -> i32 {

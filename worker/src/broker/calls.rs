@@ -13,13 +13,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::Stat;
 
 use super::caller::{Caller, Thread, process_of};
-use super::changes::{Collected, Notices, Own};
-use super::fifos::Waiting;
+use super::changes::{ChangeNotices, Collected, Own};
+use super::fifos::WaitingOpens;
 use super::objects::{AllObjects, Objects};
 use super::paths::{lies_in, real};
-use super::sockets::Sockets;
+use super::sockets::CallSockets;
 use super::watched::Watches;
-use super::writable::{Writable, Written, name};
+use super::writable::{Writable, WritablePlaces, name};
 use crate::procfs::Procfs;
 use crate::protocol::Channel;
 use crate::sys::process::Pid;
@@ -30,24 +30,24 @@ const OVER: usize = 64;
 const THREADS: usize = 32;
 
 /// One call.
-pub(super) struct Call {
+pub(super) struct RunningCall {
     /// Never given again in a session.
     pub(super) number: u64,
     /// As the supervisor numbers its worker.
     worker: u64,
-    pub(super) written: Written,
+    pub(super) written: WritablePlaces,
     /// It starts only what calls may start that only read.
     pub(super) only_reads: bool,
-    read: Readable,
+    read: ReadablePlaces,
     pub(super) watches: Watches,
-    pub(super) sockets: Sockets,
+    pub(super) sockets: CallSockets,
     /// Network that it may connect to, if that is less than what its session may.
     network: Option<Network>,
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
     /// Where its connections to the session's endpoint go, if it may make any.
-    pub(super) endpoint: Option<Endpoint>,
-    pub(super) fifos: Waiting,
+    pub(super) endpoint: Option<CallEndpoint>,
+    pub(super) fifos: WaitingOpens,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
     /// Whose tracees may stop at their end.
@@ -62,7 +62,7 @@ pub(super) struct Call {
     told: bool,
 }
 
-impl Call {
+impl RunningCall {
     /// True if a path, as the kernel gives it, lies where this call may read. `session` is what its session may.
     pub(super) fn may_read(&mut self, path: &Path, session: &[HostPath]) -> bool {
         let named = self.read.named.as_deref().unwrap_or(session);
@@ -91,7 +91,7 @@ impl Call {
 }
 
 /// The endpoint of a call that is an agent's program.
-pub(super) struct Endpoint {
+pub(super) struct CallEndpoint {
     /// To the supervisor.
     pub(super) channel: Channel,
     /// Counts the threads that carry its connections, by its copies.
@@ -114,15 +114,15 @@ impl ExitTracer {
 
 /// Places that a call may read. Looked up only by calls that watch files, for there are many.
 #[derive(Default)]
-struct Readable {
+struct ReadablePlaces {
     /// `None` for all that the session may.
     named: Option<Vec<HostPath>>,
     real: Option<Vec<PathBuf>>,
 }
 
 /// All calls that run now or stand ready, by their workers' process ids.
-pub(super) struct Calls {
-    calls: HashMap<Pid, Call>,
+pub(super) struct RunningCalls {
+    calls: HashMap<Pid, RunningCall>,
     /// Threads that have asked of late, the latest last.
     threads: Vec<Thread>,
     /// Places that a call may write that may do what the session may.
@@ -137,7 +137,7 @@ pub(super) struct Calls {
     objects: AllObjects,
 }
 
-impl Calls {
+impl RunningCalls {
     pub(super) fn new(plan: &SessionPlan) -> Self {
         Self {
             calls: HashMap::new(),
@@ -169,18 +169,18 @@ impl Calls {
     /// A worker stands ready.
     pub(super) fn add(&mut self, pid: Pid, worker: u64, asked: Option<OwnedFd>) {
         self.next += 1;
-        let call = Call {
+        let call = RunningCall {
             number: self.next,
             worker,
-            written: Written::new(Arc::clone(&self.write)),
+            written: WritablePlaces::new(Arc::clone(&self.write)),
             only_reads: false,
-            read: Readable::default(),
+            read: ReadablePlaces::default(),
             watches: Watches::default(),
-            sockets: Sockets::default(),
+            sockets: CallSockets::default(),
             network: None,
             serves_session: false,
             endpoint: None,
-            fifos: Waiting::default(),
+            fifos: WaitingOpens::default(),
             objects: Objects::new(&self.objects),
             changes: Collected::new(&self.own),
             exit_tracer: None,
@@ -202,7 +202,7 @@ impl Calls {
     pub(super) fn narrow(&mut self, worker: Pid, (trees, names): (&[HostPath], &[HostPath]), read: Vec<HostPath>) {
         if let Some(call) = self.calls.get_mut(&worker) {
             call.written.narrow(trees, names);
-            call.read = Readable { named: Some(read), real: None };
+            call.read = ReadablePlaces { named: Some(read), real: None };
         }
     }
 
@@ -238,7 +238,7 @@ impl Calls {
     /// Its call is the program that is the session's agent, whose connections to the endpoint go there.
     pub(super) fn give_endpoint(&mut self, worker: Pid, endpoint: Option<OwnedFd>) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.endpoint = endpoint.map(|fd| Endpoint { channel: Channel::from(fd), carried: Arc::default() });
+            call.endpoint = endpoint.map(|fd| CallEndpoint { channel: Channel::from(fd), carried: Arc::default() });
         }
     }
 
@@ -246,20 +246,22 @@ impl Calls {
     pub(super) fn serving(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let own = self.worker_of_caller(caller);
         // One that only reads would change things by way of a server that may, and one with a secret would tell it to a task.
-        let keeps_away = |call: &Call| call.only_reads || call.network.as_ref().is_some_and(|net| net.past_session);
+        let keeps_away =
+            |call: &RunningCall| call.only_reads || call.network.as_ref().is_some_and(|net| net.past_session);
         let alone = own.and_then(|own| self.calls.get(&own)).is_none_or(keeps_away);
-        let serves =
-            |(worker, call): (&Pid, &Call)| (call.serves_session && !alone && Some(*worker) != own).then_some(*worker);
+        let serves = |(worker, call): (&Pid, &RunningCall)| {
+            (call.serves_session && !alone && Some(*worker) != own).then_some(*worker)
+        };
         own.into_iter().chain(self.calls.iter().filter_map(serves)).collect()
     }
 
     /// The call of a worker.
-    pub(super) fn by_worker(&mut self, worker: Pid) -> Option<&mut Call> {
+    pub(super) fn by_worker(&mut self, worker: Pid) -> Option<&mut RunningCall> {
         self.calls.get_mut(&worker)
     }
 
     /// Some call.
-    pub(super) fn find(&mut self, is_it: impl Fn(Pid, u64) -> bool) -> Option<&mut Call> {
+    pub(super) fn find(&mut self, is_it: impl Fn(Pid, u64) -> bool) -> Option<&mut RunningCall> {
         self.calls.iter_mut().find(|(pid, call)| is_it(**pid, call.worker)).map(|(_, call)| call)
     }
 
@@ -290,7 +292,7 @@ impl Calls {
     }
 
     /// Changes of a call that has ended, whether or not its worker has said so here.
-    pub(super) fn take_changes(&mut self, worker: u64, notices: &Notices) -> rustix::io::Result<Collected> {
+    pub(super) fn take_changes(&mut self, worker: u64, notices: &ChangeNotices) -> rustix::io::Result<Collected> {
         let call = self.calls.values_mut().find(|call| call.worker == worker);
         // Of the worker's call before this one, if this is its next.
         if let Some(over) = self.over.remove(&worker) {
@@ -309,12 +311,12 @@ impl Calls {
     }
 
     /// Lets the supervisor see that a caller's call has changed something.
-    pub(super) fn notice(&mut self, caller: &Caller<'_>, notices: &Notices) -> rustix::io::Result<()> {
+    pub(super) fn notice(&mut self, caller: &Caller<'_>, notices: &ChangeNotices) -> rustix::io::Result<()> {
         caller.thread.worker.get().map_or(Ok(()), |worker| self.notice_of(worker, notices))
     }
 
     /// Notice of a worker's call.
-    fn notice_of(&mut self, worker: Pid, notices: &Notices) -> rustix::io::Result<()> {
+    fn notice_of(&mut self, worker: Pid, notices: &ChangeNotices) -> rustix::io::Result<()> {
         let Some(call) = self.calls.get_mut(&worker).filter(|call| !call.noticed && !call.changes.is_empty()) else {
             return Ok(());
         };
@@ -330,7 +332,7 @@ impl Calls {
         (worker, number): (Pid, u64),
         argv: String,
         why: Cow<'static, str>,
-        notices: &Notices,
+        notices: &ChangeNotices,
     ) -> rustix::io::Result<()> {
         match self.calls.get_mut(&worker).filter(|call| call.number == number) {
             Some(call) => call.changes.not_started(argv, why),
@@ -350,7 +352,7 @@ impl Calls {
     }
 
     pub(super) fn clear(&mut self) {
-        self.calls.values_mut().for_each(Call::end);
+        self.calls.values_mut().for_each(RunningCall::end);
         self.calls.clear();
         self.threads.clear();
     }
@@ -361,7 +363,7 @@ impl Calls {
     }
 
     /// The call of a caller.
-    pub(super) fn of(&mut self, caller: &Caller<'_>) -> Option<&mut Call> {
+    pub(super) fn of(&mut self, caller: &Caller<'_>) -> Option<&mut RunningCall> {
         let worker = self.worker_of_caller(caller)?;
         self.calls.get_mut(&worker)
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use callgate_policy::envelope::{Blocked, Carried, Changes, NotReached, Note};
 use callgate_policy::plan::protect::gitconfig;
-use callgate_policy::plan::protect::later::{self, Before, Later};
+use callgate_policy::plan::protect::later::{self, FormerHolder, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
@@ -44,9 +44,9 @@ const BYTES: usize = 10 * 1024;
 
 /// Where the supervisor sees, without asking, whether a call has changed anything: most have not. A file in memory of one
 /// word for each call that runs, by the number of its worker; what is written there was so before the call's next answer.
-pub(super) struct Notices(OwnedFd);
+pub(super) struct ChangeNotices(OwnedFd);
 
-impl Notices {
+impl ChangeNotices {
     pub(super) fn new() -> std::io::Result<Self> {
         notice::make().map(Self)
     }
@@ -113,12 +113,12 @@ impl Own {
 
 /// As many of one kind as are kept: a call chooses how many there are, and how long.
 #[derive(Debug)]
-struct Bounded<T> {
+struct BoundedSet<T> {
     all: BTreeSet<T>,
     bytes: usize,
 }
 
-impl<T> Default for Bounded<T> {
+impl<T> Default for BoundedSet<T> {
     fn default() -> Self {
         Self { all: BTreeSet::new(), bytes: 0 }
     }
@@ -144,7 +144,7 @@ impl Long for Noted {
     }
 }
 
-impl<T: Long> Bounded<T> {
+impl<T: Long> BoundedSet<T> {
     /// False if there is no room for it.
     fn insert(&mut self, one: T) -> bool {
         if self.all.contains(&one) {
@@ -174,7 +174,7 @@ impl<T: Long> Bounded<T> {
     }
 }
 
-impl Bounded<Noted> {
+impl BoundedSet<Noted> {
     /// There is always room for the first of a kind, so that no number of others hides it: there are few kinds.
     fn insert_later(&mut self, one: Noted) -> bool {
         if self.all.iter().any(|(_, why)| *why == one.1) {
@@ -191,7 +191,7 @@ impl Bounded<Noted> {
     }
 }
 
-impl Bounded<PathBuf> {
+impl BoundedSet<PathBuf> {
     fn remove(&mut self, path: &Path) -> bool {
         let was = self.all.remove(path);
         if was {
@@ -212,7 +212,7 @@ impl Bounded<PathBuf> {
 }
 
 /// Names that go with a directory to its new name.
-struct Below {
+struct NamesBelow {
     changed: Vec<PathBuf>,
     /// Those that run later.
     noted: Vec<PathBuf>,
@@ -228,15 +228,15 @@ fn listed(directory: &Path) -> Option<Dir> {
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     own: Arc<Own>,
-    created: Bounded<PathBuf>,
-    changed: Bounded<PathBuf>,
-    removed: Bounded<PathBuf>,
-    repositories: Bounded<PathBuf>,
-    later: Bounded<Noted>,
+    created: BoundedSet<PathBuf>,
+    changed: BoundedSet<PathBuf>,
+    removed: BoundedSet<PathBuf>,
+    repositories: BoundedSet<PathBuf>,
+    later: BoundedSet<Noted>,
     /// Settings of git that this call has left, at some time, following a remote without an address: files and settings.
-    followed: Bounded<Noted>,
-    refused: Bounded<Noted>,
-    not_started: Bounded<Noted>,
+    followed: BoundedSet<Noted>,
+    refused: BoundedSet<Noted>,
+    not_started: BoundedSet<Noted>,
     not_reached: BTreeMap<String, (u64, Option<String>)>,
     blocked: BTreeMap<Blocked, u64>,
     vanished: BTreeSet<PathBuf>,
@@ -262,7 +262,7 @@ impl Collected {
             }
             return;
         }
-        let before = if self.removed.remove(path) { Before::Another } else { Before::Nothing };
+        let before = if self.removed.remove(path) { FormerHolder::Another } else { FormerHolder::Nothing };
         self.runs_later(path, before);
         note(&mut self.created, path, &mut self.more);
     }
@@ -272,7 +272,7 @@ impl Collected {
             return;
         }
         let own = self.created.all.contains(path);
-        self.runs_later(path, if own { Before::Nothing } else { Before::Another });
+        self.runs_later(path, if own { FormerHolder::Nothing } else { FormerHolder::Another });
         if !own {
             note(&mut self.changed, path, &mut self.more);
         }
@@ -321,7 +321,7 @@ impl Collected {
 
     /// Takes what the call has made and changed below a directory, and what of that runs later, under the names that it
     /// has in another place.
-    fn take_below(&mut self, from: &Path, to: &Path) -> Below {
+    fn take_below(&mut self, from: &Path, to: &Path) -> NamesBelow {
         let mut taken = Vec::new();
         for set in [&mut self.created, &mut self.changed] {
             taken.extend(set.take_below(from));
@@ -335,16 +335,20 @@ impl Collected {
             is_below
         });
         let there = |path: &PathBuf| Some(to.join(path.strip_prefix(from).ok()?));
-        Below { changed: taken.iter().filter_map(there).collect(), noted: noted.iter().filter_map(there).collect() }
+        NamesBelow {
+            changed: taken.iter().filter_map(there).collect(),
+            noted: noted.iter().filter_map(there).collect(),
+        }
     }
 
-    fn put_below(&mut self, Below { changed, noted }: Below) {
+    fn put_below(&mut self, NamesBelow { changed, noted }: NamesBelow) {
         changed.iter().for_each(|path| self.created(path));
         // There may have been no room for their changes.
         for path in noted {
             // The one that is said of a directory is said for what lies in it.
             for named in [path.clone(), path.join("x")] {
-                if let Some(Later { why, of_directory }) = later::why(named.as_os_str().as_bytes(), Before::Nothing)
+                if let Some(Later { why, of_directory }) =
+                    later::why(named.as_os_str().as_bytes(), FormerHolder::Nothing)
                     && (of_directory || named == path)
                 {
                     self.note_later(path.clone(), why);
@@ -444,7 +448,7 @@ impl Collected {
         self.last_refusal.take()
     }
 
-    fn runs_later(&mut self, path: &Path, before: Before) {
+    fn runs_later(&mut self, path: &Path, before: FormerHolder) {
         let bytes = path.as_os_str().as_bytes();
         if let Some(Later { why, of_directory }) = later::why(bytes, before) {
             let directory = path.parent().filter(|_| of_directory);
@@ -485,7 +489,9 @@ impl Collected {
                 }
                 left -= 1;
                 let path = path.join(OsStr::from_bytes(name));
-                if let Some(Later { why, of_directory }) = later::why(path.as_os_str().as_bytes(), Before::Nothing) {
+                if let Some(Later { why, of_directory }) =
+                    later::why(path.as_os_str().as_bytes(), FormerHolder::Nothing)
+                {
                     let directory = path.parent().filter(|_| of_directory);
                     self.note_later(directory.unwrap_or(&path).to_owned(), why);
                 }
@@ -501,7 +507,7 @@ impl Collected {
     /// A file has a second name now, by which it can be changed.
     pub(super) fn linked(&mut self, path: &Path) {
         if !self.own.has(path)
-            && let Some(Later { why, .. }) = later::why(path.as_os_str().as_bytes(), Before::Another)
+            && let Some(Later { why, .. }) = later::why(path.as_os_str().as_bytes(), FormerHolder::Another)
         {
             self.note_later(path.to_owned(), why);
         }
@@ -521,19 +527,19 @@ impl Collected {
         let (mut names, mut notes, mut more) = (BYTES, BYTES, self.more);
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
         let has_changed = sets.iter().any(|set| !set.all.is_empty());
-        let mut places = Bounded::default();
+        let mut places = BoundedSet::default();
         if has_changed {
             let all = unseen.places().iter().map(|(path, why)| (path.clone(), (*why).into()));
             more += unseen.more() + all.map(|one| u64::from(!places.insert(one))).sum::<u64>();
         }
-        let mut planted = Bounded::default();
+        let mut planted = BoundedSet::default();
         for (path, why) in self.repositories.all.iter().flat_map(|repository| planted::programs(repository)) {
             more += u64::from(!planted.insert((path, why.into())));
         }
         for one in self.followed() {
             more += u64::from(!planted.insert(one));
         }
-        let mut list = |paths: &Bounded<PathBuf>| -> Vec<String> {
+        let mut list = |paths: &BoundedSet<PathBuf>| -> Vec<String> {
             paths.all.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()
         };
         // First what a call could hide among many others.
@@ -568,7 +574,7 @@ impl Collected {
     }
 }
 
-fn note(names: &mut Bounded<PathBuf>, path: &Path, more: &mut u64) {
+fn note(names: &mut BoundedSet<PathBuf>, path: &Path, more: &mut u64) {
     if !names.insert(path.to_owned()) {
         *more += 1;
     }
@@ -593,7 +599,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_of_one_worker_or_of_several() -> std::io::Result<()> {
-        let notices = Notices::new()?;
+        let notices = ChangeNotices::new()?;
         let file = notice::accept(rustix::io::dup(notices.file())?)?;
         assert!(notice::accept(rustix::pipe::pipe()?.0).is_err());
         let told = |worker| notice::is_there(&file, worker).unwrap_or(false);

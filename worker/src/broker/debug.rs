@@ -19,14 +19,14 @@ use super::caller::{Caller, Thread, process_of};
 use super::calls::ExitTracer;
 use super::gate::can_trace;
 use super::refused::refuse;
-use super::state::{Broker, Handler};
+use super::state::{Broker, NotificationHandler};
 use crate::apply::done;
 use crate::procfs::{Procfs, TOLD_OF_SIBLINGS};
 use crate::protocol::StepFailure;
-use crate::sys::notify::{Answer, Notification};
+use crate::sys::notify::{CallReply, Notification};
 use crate::sys::process::{OneThread, Pid};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[(libc::SYS_ptrace, ptrace)];
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[(libc::SYS_ptrace, ptrace)];
 
 /// Advice where tracing is barred.
 const BARRED: &str = "this host lets nobody trace, so that debuggers would not work; set kernel.yama.ptrace_scope to 0 or 1 and \
@@ -46,7 +46,7 @@ pub(super) fn confirm(plan: &SessionPlan, one_thread: OneThread) -> Result<StepR
 /// pass.
 const OPTIONS: u64 = 0x10_00ff;
 
-fn ptrace(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn ptrace(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     if !broker.debug {
         return refuse(broker, caller, callgate_policy::envelope::Blocked::Ptrace);
     }
@@ -61,17 +61,17 @@ fn ptrace(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
 
 /// PTRACE_TRACEME: by whoever is the parent. Not by the call's init, which would have to let go of each stop. A parent that
 /// ends meanwhile leaves its child to the init all the same, which then kills it ([`crate::sys::process::reap`]).
-fn ask_to_be_traced(broker: &mut Broker, caller: &Caller<'_>) -> Result<Answer, i32> {
+fn ask_to_be_traced(broker: &mut Broker, caller: &Caller<'_>) -> Result<CallReply, i32> {
     let worker = broker.calls.worker_of_caller(caller).ok_or(libc::EPERM)?;
     match Procfs::USUAL.parent_of(caller.tid()) {
-        Some(parent) if parent != worker => Ok(Answer::Continue),
+        Some(parent) if parent != worker => Ok(CallReply::Continue),
         _ => Err(libc::EPERM),
     }
 }
 
 /// PTRACE_O_TRACEEXIT, which has a tracee stop while it ends, be it killed, until its tracer lets it go or ends itself. Two
 /// that have set it on one another would never end. So one process of a call may have set it, as long as it lives.
-fn stop_at_exit(broker: &mut Broker, caller: &Caller<'_>) -> Result<Answer, i32> {
+fn stop_at_exit(broker: &mut Broker, caller: &Caller<'_>) -> Result<CallReply, i32> {
     let process = process_of(caller.tid()).ok_or(libc::EPERM)?;
     let number = rustix::process::Pid::from_raw(process).ok_or(libc::EPERM)?;
     let fd = rustix::process::pidfd_open(number, PidfdFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
@@ -80,16 +80,16 @@ fn stop_at_exit(broker: &mut Broker, caller: &Caller<'_>) -> Result<Answer, i32>
     let call = broker.call(caller)?;
     match &call.exit_tracer {
         Some(other) if other.process != process && other.is_alive() => Err(libc::EPERM),
-        Some(own) if own.process == process && own.is_alive() => Ok(Answer::Continue),
+        Some(own) if own.process == process && own.is_alive() => Ok(CallReply::Continue),
         _ => {
             call.exit_tracer = Some(ExitTracer { process, fd });
-            Ok(Answer::Continue)
+            Ok(CallReply::Continue)
         }
     }
 }
 
 /// Path below `/proc`, and the process that it is of.
-struct Shown {
+struct ProcPath {
     /// `None` for `/proc` itself.
     process: Option<Pid>,
     /// From the process's directory on; empty for that.
@@ -113,7 +113,7 @@ impl Broker {
         dirfd: i32,
         path: &[u8],
         asked: OFlags,
-    ) -> Result<Option<Answer>, i32> {
+    ) -> Result<Option<CallReply>, i32> {
         let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::PATH;
         if !self.shows_processes() || asked.intersects(changes) {
             return Ok(None);
@@ -136,7 +136,7 @@ impl Broker {
                 fd
             }
         };
-        Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
+        Ok(Some(CallReply::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
     }
 }
 
@@ -146,7 +146,7 @@ fn open_proc(flags: OFlags) -> Result<OwnedFd, i32> {
 }
 
 /// Subject of a path below `/proc`, if it is about processes and listed.
-fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<Shown> {
+fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<ProcPath> {
     let whole;
     let text = match path.strip_prefix(b"/") {
         Some(_) => std::str::from_utf8(path).ok()?,
@@ -162,7 +162,7 @@ fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<Shown> {
     if names.next() != Some("proc") {
         return None;
     }
-    let Some(first) = names.next() else { return Some(Shown { process: None, rest: String::new() }) };
+    let Some(first) = names.next() else { return Some(ProcPath { process: None, rest: String::new() }) };
     let mut rest: Vec<&str> = names.collect();
     let (own, thread) = (process_of(caller.tid())?, caller.tid().to_string());
     let process = match first {
@@ -173,7 +173,7 @@ fn shown(caller: &Caller<'_>, dirfd: i32, path: &[u8]) -> Option<Shown> {
         }
         number => number.parse().ok().filter(|number: &Pid| *number > 0)?,
     };
-    is_listed(&rest).then(|| Shown { process: Some(process), rest: rest.join("/") })
+    is_listed(&rest).then(|| ProcPath { process: Some(process), rest: rest.join("/") })
 }
 
 /// True if a process's file is shown to the others of its call.

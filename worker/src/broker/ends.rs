@@ -28,7 +28,7 @@ pub(super) struct Ends {
 
 /// Result of keeping a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeepResult {
     Now,
     Already,
     /// There is no room for more.
@@ -40,30 +40,30 @@ impl Ends {
         self.why.is_empty() && self.passed.is_empty()
     }
 
-    pub(super) fn insert(&mut self, path: PathBuf, why: &'static str) -> Kept {
+    pub(super) fn insert(&mut self, path: PathBuf, why: &'static str) -> KeepResult {
         // By its names alone: what is looked for is compared by bytes.
         let path = path.components().collect::<PathBuf>().into_os_string();
         if self.why.contains_key(&path) {
-            return Kept::Already;
+            return KeepResult::Already;
         }
         let bytes = 2 * (path.len() + size_of::<(OsString, &str)>());
         if self.bytes + bytes > BYTES {
-            return Kept::Full;
+            return KeepResult::Full;
         }
         self.bytes += bytes;
         self.sorted.insert(path.clone());
         self.why.insert(path, why);
-        Kept::Now
+        KeepResult::Now
     }
 
     /// Keeps a directory where it is: the way to a kept path leads out of it by `..`.
-    pub(super) fn pass(&mut self, directory: PathBuf) -> Kept {
+    pub(super) fn pass(&mut self, directory: PathBuf) -> KeepResult {
         let bytes = directory.as_os_str().len() + size_of::<OsString>();
         if self.bytes + bytes > BYTES {
-            return Kept::Full;
+            return KeepResult::Full;
         }
         self.bytes += bytes;
-        if self.passed.insert(directory.into_os_string()) { Kept::Now } else { Kept::Already }
+        if self.passed.insert(directory.into_os_string()) { KeepResult::Now } else { KeepResult::Already }
     }
 
     /// Reason why a path is kept, if it is one of these or lies below one.
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn a_path_is_kept_with_all_below_it() {
         let mut ends = Ends::default();
-        assert_eq!(ends.insert("/w/a/b".into(), "one"), Kept::Now);
-        assert_eq!(ends.insert("/w/a-b".into(), "two"), Kept::Now);
-        assert_eq!(ends.insert("/w/a/b".into(), "three"), Kept::Already);
+        assert_eq!(ends.insert("/w/a/b".into(), "one"), KeepResult::Now);
+        assert_eq!(ends.insert("/w/a-b".into(), "two"), KeepResult::Now);
+        assert_eq!(ends.insert("/w/a/b".into(), "three"), KeepResult::Already);
         for (path, why) in [
             ("/w/a/b", Some("one")),
             ("/w/a/b/c/d", Some("one")),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_passed_stays() {
         let mut ends = Ends::default();
-        assert_eq!(ends.pass("/w/a/b".into()), Kept::Now);
+        assert_eq!(ends.pass("/w/a/b".into()), KeepResult::Now);
         assert!(!ends.is_empty() && ends.paths().next().is_none());
         for (path, stays) in [("/w/a/b", true), ("/w/a", true), ("/w/a/b/c", false), ("/w/a/bc", false)] {
             assert_eq!((ends.at_or_below(Path::new(path)), ends.why(Path::new(path))), (stays, None), "{path}");
@@ -175,9 +175,9 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut ends = Ends::default();
         let name = |n: usize| PathBuf::from(format!("/{n}/{}", "x".repeat(4000)));
-        let kept = (0..5000).filter(|n| ends.insert(name(*n), "why") == Kept::Now).count();
+        let kept = (0..5000).filter(|n| ends.insert(name(*n), "why") == KeepResult::Now).count();
         assert!((1000..5000).contains(&kept) && ends.bytes <= BYTES, "{kept}");
-        assert_eq!(ends.insert(name(0), "why"), Kept::Already);
+        assert_eq!(ends.insert(name(0), "why"), KeepResult::Already);
         let mut unseen = Unseen::default();
         (0..100).for_each(|n| unseen.add(&name(n), "why"));
         assert_eq!((unseen.places().len(), unseen.more()), (PLACES, 100 - PLACES as u64));

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use callgate_policy::plan::exec::OWN_STARTS;
 use rustix::fs::MemfdFlags;
 
-use super::caller::{Caller, Links};
-use super::gate::{Asked, Gate, Job, SHOWN, arguments, text};
+use super::caller::{Caller, LastLink};
+use super::gate::{ExecGate, ExecRequest, Job, SHOWN, arguments, text};
 use super::metadata::int;
-use super::state::{Broker, Handler};
-use crate::sys::notify::{Answer, Notification};
+use super::state::{Broker, NotificationHandler};
+use crate::sys::notify::{CallReply, Notification};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     (libc::SYS_execve, |b, c, n| {
         let path = c.path(n.args[0])?;
         let (argv, environment) = (n.args[1], n.args[2]);
-        start(b, c, n, Asked { directory: libc::AT_FDCWD, path, argv, environment, links: Links::Follow })
+        start(b, c, n, ExecRequest { directory: libc::AT_FDCWD, path, argv, environment, links: LastLink::Follow })
     }),
     (libc::SYS_execveat, |b, c, n| {
         let flags = int(n.args[4]);
@@ -29,9 +29,9 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
             return Err(libc::ENOENT);
         }
-        let links = if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { Links::Follow } else { Links::Keep };
+        let links = if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { LastLink::Follow } else { LastLink::Keep };
         let (argv, environment) = (n.args[2], n.args[3]);
-        start(b, c, n, Asked { directory: int(n.args[0]), path, argv, environment, links })
+        start(b, c, n, ExecRequest { directory: int(n.args[0]), path, argv, environment, links })
     }),
     (libc::SYS_memfd_create, memfd),
 ];
@@ -47,7 +47,7 @@ fn is_settled(path: &CStr) -> bool {
     OWN_STARTS.iter().any(|own| own.as_bytes() == path.to_bytes())
 }
 
-fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Asked) -> Result<Answer, i32> {
+fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: ExecRequest) -> Result<CallReply, i32> {
     let worker = broker.calls.worker_of_caller(caller).ok_or(libc::EPERM)?;
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
     let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
@@ -75,7 +75,7 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
 }
 
 /// A refused start, for people: the file, what the caller calls it if that is another name, and the arguments as it had them.
-fn shown(caller: &Caller<'_>, asked: &Asked) -> String {
+fn shown(caller: &Caller<'_>, asked: &ExecRequest) -> String {
     let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
     let path = asked.path.as_bytes();
     let argv = arguments(caller, asked.argv, SHOWN.0).unwrap_or_default();
@@ -91,7 +91,7 @@ fn shown(caller: &Caller<'_>, asked: &Asked) -> String {
 
 /// A file in memory has no place that a rule of Landlock's could name, so Landlock lets it be executed. Made here it cannot be
 /// (`MFD_NOEXEC_SEAL`, Linux 6.3): no mode that the caller sets makes it so (C7).
-fn memfd(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn memfd(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     const EXEC: u32 = 0x10;
     let name = caller.string(n.args[0], 250).map_err(|e| if e == libc::ENAMETOOLONG { libc::EINVAL } else { e })?;
     let flags = n.args[1] as u32;
@@ -100,11 +100,11 @@ fn memfd(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<A
     }
     let wanted = MemfdFlags::from_bits_retain(flags) | MemfdFlags::CLOEXEC;
     let cloexec = flags & MemfdFlags::CLOEXEC.bits() != 0;
-    let traced = broker.gate.as_ref().is_some_and(Gate::traces);
+    let traced = broker.gate.as_ref().is_some_and(ExecGate::traces);
     let made = match rustix::fs::memfd_create(&name, wanted | MemfdFlags::NOEXEC_SEAL) {
         // An older kernel: the tracer alone holds it, by what it is.
         Err(rustix::io::Errno::INVAL) if traced => rustix::fs::memfd_create(&name, wanted),
         other => other,
     };
-    Ok(Answer::Fd { fd: made.map_err(rustix::io::Errno::raw_os_error)?, cloexec })
+    Ok(CallReply::Fd { fd: made.map_err(rustix::io::Errno::raw_os_error)?, cloexec })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::sys::notify::{self, Answer};
+use crate::sys::notify::{self, CallReply};
 use crate::sys::process::{self, Pid};
 
 /// Most openings of one call that wait at once.
@@ -18,18 +18,18 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A call's openings that wait.
 #[derive(Default, Clone)]
-pub(super) struct Waiting(Arc<Mutex<All>>);
+pub(super) struct WaitingOpens(Arc<Mutex<WaitingThreads>>);
 
 #[derive(Default)]
-struct All {
+struct WaitingThreads {
     /// By the caller's question: the thread that waits, once it is known.
     threads: HashMap<u64, Option<Pid>>,
     /// A thread calls back those whose callers are gone.
     attended: bool,
 }
 
-impl Waiting {
-    fn all(&self) -> MutexGuard<'_, All> {
+impl WaitingOpens {
+    fn all(&self) -> MutexGuard<'_, WaitingThreads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,12 +46,12 @@ impl Waiting {
 }
 
 /// One of them, for as long as this lives.
-struct One {
-    waiting: Waiting,
+struct WaitingOpen {
+    waiting: WaitingOpens,
     id: u64,
 }
 
-impl Drop for One {
+impl Drop for WaitingOpen {
     fn drop(&mut self) {
         self.waiting.all().threads.remove(&self.id);
     }
@@ -63,19 +63,19 @@ impl Drop for One {
     reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
 )]
 pub(super) fn open_later(
-    waiting: &Waiting,
+    waiting: &WaitingOpens,
     listener: &Arc<OwnedFd>,
     id: u64,
     pinned: OwnedFd,
     (flags, cloexec): (OFlags, bool),
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     let mut all = waiting.all();
     if all.threads.len() >= MOST {
         return Err(libc::ENXIO);
     }
     all.threads.insert(id, None);
     drop(all);
-    let one = One { waiting: waiting.clone(), id };
+    let one = WaitingOpen { waiting: waiting.clone(), id };
     process::let_waits_be_interrupted().map_err(|_no_handler| libc::EAGAIN)?;
     waiting.attend(listener)?;
     let listener = Arc::clone(listener);
@@ -88,7 +88,7 @@ pub(super) fn open_later(
                 opened => {
                     drop(one);
                     let answer =
-                        opened.map_or_else(|e| Answer::Fail(e.raw_os_error()), |fd| Answer::Fd { fd, cloexec });
+                        opened.map_or_else(|e| CallReply::Fail(e.raw_os_error()), |fd| CallReply::Fd { fd, cloexec });
                     // Whoever asked may be gone.
                     let _answered: std::io::Result<()> = notify::answer(listener.as_fd(), id, answer);
                     return;
@@ -96,7 +96,7 @@ pub(super) fn open_later(
             }
         }
     })?;
-    Ok(Answer::Later)
+    Ok(CallReply::Later)
 }
 
 fn start(work: impl FnOnce() + Send + 'static) -> Result<(), i32> {
@@ -106,7 +106,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), i32> {
 
 /// Interrupts the threads whose callers are gone, for as long as any waits. Again and again: one that was about to wait has
 /// not heard it.
-fn call_back(waiting: &Waiting, listener: &OwnedFd) {
+fn call_back(waiting: &WaitingOpens, listener: &OwnedFd) {
     loop {
         std::thread::sleep(LOOK);
         // With the lock held: a thread that has ended is not in it any more, and its number not another's.

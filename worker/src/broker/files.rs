@@ -19,17 +19,17 @@ use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::time::ClockId;
 
-use super::caller::{Caller, Links, Target};
-use super::keeper::{Judgement, What};
-use super::made::{self, Identity};
+use super::caller::{Caller, LastLink, PinnedFile};
+use super::keeper::{Judgement, MadeKind};
+use super::made::{self, FileIdentity};
 use super::metadata::int;
 use super::settings::settings_in;
-use super::state::{Broker, Handler};
-use super::writable::{Grant, New, Twin, new_of, unknown_name};
+use super::state::{Broker, NotificationHandler};
+use super::writable::{Grant, NewName, Twin, new_of, unknown_name};
 use super::{fifos, shm};
-use crate::sys::notify::Answer;
+use crate::sys::notify::CallReply;
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, |b, c, n| open(b, c, (libc::AT_FDCWD, n.args[0]), int(n.args[1]), n.args[2] as u32)),
     (libc::SYS_openat, |b, c, n| open(b, c, (int(n.args[0]), n.args[1]), int(n.args[2]), n.args[3] as u32)),
@@ -70,16 +70,16 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         b.masks.changed = Some((c.tid(), Instant::now()));
         b.calls.forget_masks();
         c.thread.umask.set(None);
-        Ok(Answer::Continue)
+        Ok(CallReply::Continue)
     }),
 ];
 
 /// A directory's descriptor and the address of a name, as system calls take them.
-type At = (i32, u64);
+type NameAt = (i32, u64);
 
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS: usize = 40;
-const DONE: Answer = Answer::Return(0);
+const DONE: CallReply = CallReply::Return(0);
 
 fn errno(e: rustix::io::Errno) -> i32 {
     e.raw_os_error()
@@ -118,7 +118,7 @@ fn split(path: &[u8]) -> Result<(CString, Last, bool), i32> {
 }
 
 /// Where a name is: the directory, opened; the name in it; the whole, as the kernel has it.
-struct Place {
+struct EntryPlace {
     parent: OwnedFd,
     name: CString,
     path: PathBuf,
@@ -126,7 +126,7 @@ struct Place {
     slash: bool,
 }
 
-impl Place {
+impl EntryPlace {
     fn stat(&self) -> Result<Stat, rustix::io::Errno> {
         rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -137,7 +137,7 @@ impl Place {
     }
 
     /// Identity of what is there, if it may be remembered: to be forgotten when it is there no longer.
-    fn identity(&self, is_remembered: bool) -> Option<Identity> {
+    fn identity(&self, is_remembered: bool) -> Option<FileIdentity> {
         is_remembered.then(|| made::identity(&self.parent, &self.name)).flatten()
     }
 
@@ -166,35 +166,35 @@ fn named(caller: &Caller<'_>, pointer: u64) -> Result<Option<CString>, i32> {
 }
 
 /// Result of a look. What cannot be found here, the kernel refuses as well.
-enum Looked {
-    Here(Place, Judgement),
+enum Lookup {
+    Here(EntryPlace, Judgement),
     /// If that is known, where.
-    Elsewhere(Option<Place>),
+    Elsewhere(Option<EntryPlace>),
     /// `/`, `.` or `..`, of a directory that is there.
     Special,
 }
 
 impl Broker {
     /// Finds the place of a name. `special` is the errno for `/`, `.` and `..`.
-    fn place(&mut self, caller: &Caller<'_>, at: At, special: i32) -> Result<Looked, i32> {
+    fn place(&mut self, caller: &Caller<'_>, at: NameAt, special: i32) -> Result<Lookup, i32> {
         match self.look(caller, at)? {
-            Looked::Special => Err(special),
-            looked @ (Looked::Here(..) | Looked::Elsewhere(_)) => Ok(looked),
+            Lookup::Special => Err(special),
+            looked @ (Lookup::Here(..) | Lookup::Elsewhere(_)) => Ok(looked),
         }
     }
 
-    fn look(&mut self, caller: &Caller<'_>, (dirfd, pointer): At) -> Result<Looked, i32> {
+    fn look(&mut self, caller: &Caller<'_>, (dirfd, pointer): NameAt) -> Result<Lookup, i32> {
         if self.keeper.is_idle() {
-            return Ok(Looked::Elsewhere(None));
+            return Ok(Lookup::Elsewhere(None));
         }
         let path = named(caller, pointer)?.filter(|path| !is_magic(path));
-        let Some(path) = path else { return Ok(Looked::Elsewhere(None)) };
+        let Some(path) = path else { return Ok(Lookup::Elsewhere(None)) };
         let (parent, last, slash) = split(path.as_bytes())?;
         let base = caller.base(dirfd, &parent)?;
         let base = base.as_ref().map(|fd| fd.as_fd());
         match last {
             Last::Name(name) => self.place_in(base, &parent, name, slash, caller),
-            Last::Special => caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Looked::Special),
+            Last::Special => caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Lookup::Special),
         }
     }
 
@@ -205,25 +205,25 @@ impl Broker {
         name: CString,
         slash: bool,
         caller: &Caller<'_>,
-    ) -> Result<Looked, i32> {
+    ) -> Result<Lookup, i32> {
         let parent = match caller.open_from(base, parent, OFlags::DIRECTORY) {
             Ok(parent) => parent,
             // Links in a circle, or one that is another for each process.
             Err(libc::ELOOP) => {
                 let with = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let followed = rustix::fs::openat(base.unwrap_or(CWD), parent, with, Mode::empty()).map_err(errno);
-                return followed.map(|_there| Looked::Elsewhere(None));
+                return followed.map(|_there| Lookup::Elsewhere(None));
             }
             Err(e) => return Err(e),
         };
         // In another mount tree, or removed: Landlock judges the directory itself.
-        let Ok(directory) = parent.path() else { return Ok(Looked::Elsewhere(None)) };
+        let Ok(directory) = parent.path() else { return Ok(Lookup::Elsewhere(None)) };
         let path = directory.join(OsStr::from_bytes(name.as_bytes()));
         let judgement = self.keeper.judge(&path);
-        let place = Place { parent: parent.fd, name, path, slash };
+        let place = EntryPlace { parent: parent.fd, name, path, slash };
         Ok(match judgement {
-            Some(judgement) => Looked::Here(place, judgement),
-            None => Looked::Elsewhere(Some(place)),
+            Some(judgement) => Lookup::Here(place, judgement),
+            None => Lookup::Elsewhere(Some(place)),
         })
     }
 
@@ -233,7 +233,7 @@ impl Broker {
     }
 
     /// The call may make this; by what grant.
-    fn may_make(&mut self, caller: &Caller<'_>, path: &Path, new: New) -> Result<Grant, i32> {
+    fn may_make(&mut self, caller: &Caller<'_>, path: &Path, new: NewName) -> Result<Grant, i32> {
         self.call(caller)?.written.grant_of_new(path, new).ok_or(libc::EACCES)
     }
 
@@ -277,7 +277,7 @@ impl Broker {
     }
 
     /// Notes what a call has made to be renamed. If nothing can be held of it, it is as if it had not been made.
-    fn made_twin(&mut self, caller: &Caller<'_>, place: &Place, made: &OwnedFd) -> Result<(), i32> {
+    fn made_twin(&mut self, caller: &Caller<'_>, place: &EntryPlace, made: &OwnedFd) -> Result<(), i32> {
         let twin = Twin::of(&place.path, (place.parent.as_fd(), &place.name), made);
         match (twin, self.call(caller)) {
             (Ok(twin), Ok(call)) => {
@@ -294,7 +294,7 @@ impl Broker {
     }
 
     /// Refuses an open descriptor that may not be changed: by its name, and by its other names.
-    pub(super) fn refuse_kept(&mut self, caller: &Caller<'_>, target: &Target) -> Result<(), i32> {
+    pub(super) fn refuse_kept(&mut self, caller: &Caller<'_>, target: &PinnedFile) -> Result<(), i32> {
         let path = target.path()?;
         let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
@@ -309,29 +309,35 @@ impl Broker {
     /// writer.
     pub(super) fn refuse_new(&mut self, caller: &Caller<'_>, path: &Path) -> Result<Option<Judgement>, i32> {
         let Some(judgement) = self.keeper.judge(path) else { return Ok(None) };
-        let closed = self.keeper.closes_to_new(&judgement, What::File);
+        let closed = self.keeper.closes_to_new(&judgement, MadeKind::File);
         self.refuse(caller, path, closed)?;
         Ok(Some(judgement))
     }
 }
 
-fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
+fn open(broker: &mut Broker, caller: &Caller<'_>, at: NameAt, flags: i32, mode: u32) -> Result<CallReply, i32> {
     let asked = OFlags::from_bits_retain(flags as u32);
     // Landlock sees a descriptor that only reads, and lets a kept file be truncated by it.
     let truncates = asked.contains(OFlags::TRUNC) && !asked.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::PATH);
     let answer = judge_opening(broker, caller, at, flags, mode)?;
-    let left = matches!(answer, Answer::Continue) && !broker.keeper.is_idle();
+    let left = matches!(answer, CallReply::Continue) && !broker.keeper.is_idle();
     if left && truncates { Err(libc::EACCES) } else { Ok(answer) }
 }
 
-fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
+fn judge_opening(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    at: NameAt,
+    flags: i32,
+    mode: u32,
+) -> Result<CallReply, i32> {
     let asked = OFlags::from_bits_retain(flags as u32);
     // What does not go together is said before the path is looked at. The kernel knows.
     let odd = asked.intersects(OFlags::TMPFILE) && !broker.keeper.is_idle();
     if odd && rustix::fs::openat(CWD, "", asked, Mode::empty()).err() == Some(rustix::io::Errno::INVAL) {
         return Err(libc::EINVAL);
     }
-    let Some(path) = named(caller, at.1)? else { return Ok(Answer::Continue) };
+    let Some(path) = named(caller, at.1)? else { return Ok(CallReply::Continue) };
     if broker.names_shm()
         && let Some(name) = shm::object(&path)
     {
@@ -344,17 +350,21 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
     let own = caller.own_descriptor(path.as_bytes()).is_some();
     let magic = is_magic(&path) && !own;
     if broker.keeper.is_idle() || asked.contains(OFlags::PATH) || magic {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     if !asked.intersects(changes) {
-        return if broker.reads_too { open_to_read(broker, caller, at.0, &path, asked) } else { Ok(Answer::Continue) };
+        return if broker.reads_too {
+            open_to_read(broker, caller, at.0, &path, asked)
+        } else {
+            Ok(CallReply::Continue)
+        };
     }
     let (parent, last, slash) = split(path.as_bytes())?;
     if asked.contains(OFlags::CREATE) && slash && matches!(last, Last::Name(_)) {
-        return Err(caller.open(at.0, &parent, Links::Follow).err().unwrap_or(libc::EISDIR));
+        return Err(caller.open(at.0, &parent, LastLink::Follow).err().unwrap_or(libc::EISDIR));
     }
     let exclusive = asked.contains(OFlags::CREATE | OFlags::EXCL);
-    let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
+    let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { LastLink::Keep } else { LastLink::Follow };
     // What is to be made is mostly not there.
     if asked.contains(OFlags::CREATE)
         && !own
@@ -367,7 +377,7 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
         match caller.open(at.0, &path, links) {
             Ok(target) => return open_existing(broker, caller, target, asked, mode, &path),
             Err(libc::ENOENT) if asked.contains(OFlags::CREATE) => {}
-            Err(libc::ELOOP) => return Ok(Answer::Continue),
+            Err(libc::ELOOP) => return Ok(CallReply::Continue),
             Err(e) => return Err(e),
         }
         match create(broker, caller, at.0, &path, asked, mode)? {
@@ -391,10 +401,10 @@ fn open_to_read(
     dirfd: i32,
     path: &CString,
     asked: OFlags,
-) -> Result<Answer, i32> {
-    let links = if asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
-    let Ok(target) = caller.open(dirfd, path, links) else { return Ok(Answer::Continue) };
-    let Ok(at) = target.path() else { return Ok(Answer::Continue) };
+) -> Result<CallReply, i32> {
+    let links = if asked.contains(OFlags::NOFOLLOW) { LastLink::Keep } else { LastLink::Follow };
+    let Ok(target) = caller.open(dirfd, path, links) else { return Ok(CallReply::Continue) };
+    let Ok(at) = target.path() else { return Ok(CallReply::Continue) };
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
     let call = broker.call(caller)?;
     let written = &call.written;
@@ -412,11 +422,11 @@ fn open_to_read(
         | FileType::Unknown => false,
     };
     if !single {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let with = (asked - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
     let fd = rustix::fs::open(by_proc(&target.fd), with, Mode::empty()).map_err(errno)?;
-    Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
+    Ok(CallReply::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
 #[expect(
@@ -426,13 +436,13 @@ fn open_to_read(
 fn open_existing(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    target: Target,
+    target: PinnedFile,
     asked: OFlags,
     mode: u32,
     path: &CString,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     if broker.keeper.judge(target.last_path()).is_none() {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
     if asked.contains(OFlags::TMPFILE) {
@@ -457,7 +467,7 @@ fn open_existing(
     let writes = asked.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC);
     if !writes || matches!(kind(&stat), FileType::CharacterDevice | FileType::BlockDevice) {
         // Reading is Landlock's to allow, and devices are not files of the tree.
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let mut grant = Grant::Twin;
     if stat.st_nlink == 0 {
@@ -486,7 +496,7 @@ fn open_existing(
         broker.call(caller)?.changes.changed(target.path()?);
         broker.note_repository(caller, target.path()?)?;
     }
-    Ok(Answer::Fd { fd, cloexec })
+    Ok(CallReply::Fd { fd, cloexec })
 }
 
 /// O_TMPFILE: a file without a name, in the file system of a directory.
@@ -497,10 +507,10 @@ fn open_existing(
 fn open_unnamed(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    directory: &Target,
+    directory: &PinnedFile,
     asked: OFlags,
     mode: u32,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     if !broker.call(caller)?.written.may_hold_unnamed(directory.path()?) {
         return Err(libc::EACCES);
     }
@@ -508,7 +518,7 @@ fn open_unnamed(
     let link = by_proc(&directory.fd);
     let with = asked | OFlags::CLOEXEC;
     let fd = broker.masked(caller, || rustix::fs::open(link, with, Mode::from_raw_mode(mode & 0o7777)))?;
-    Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
+    Ok(CallReply::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
 /// Creates the file that an opening asks for, without looking first whether there is one. `None` if it may be there, or where a
@@ -520,22 +530,22 @@ fn make(
     path: &CString,
     asked: OFlags,
     mode: u32,
-) -> Result<Option<Answer>, i32> {
+) -> Result<Option<CallReply>, i32> {
     let (parent, Last::Name(name), _) = split(path.as_bytes())? else { return Ok(None) };
     let base = caller.base(dirfd, &parent)?;
     let (place, judgement) = match broker.place_in(base.as_ref().map(|fd| fd.as_fd()), &parent, name, false, caller)? {
-        Looked::Here(place, judgement) => (place, judgement),
-        Looked::Elsewhere(place) => {
+        Lookup::Here(place, judgement) => (place, judgement),
+        Lookup::Elsewhere(place) => {
             let stays = asked.contains(OFlags::EXCL) || asked.contains(OFlags::NOFOLLOW);
             // No link is there. (Should one come by now, Landlock judges where it leads.)
             let stays = stays || place.is_some_and(|place| place.link().is_err());
-            return Ok(stays.then_some(Answer::Continue));
+            return Ok(stays.then_some(CallReply::Continue));
         }
-        Looked::Special => return Ok(None),
+        Lookup::Special => return Ok(None),
     };
     // Of what is there already, something else is to be said.
-    let refused = broker.keeper.closes_to_new(&judgement, What::Opened).is_some();
-    match broker.may_make(caller, &place.path, New::File) {
+    let refused = broker.keeper.closes_to_new(&judgement, MadeKind::Opened).is_some();
+    match broker.may_make(caller, &place.path, NewName::File) {
         Ok(grant) if !refused => make_at(broker, caller, (&place, &judgement, grant), asked, mode),
         Ok(_) | Err(_) => Ok(None),
     }
@@ -545,10 +555,10 @@ fn make(
 fn make_at(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    (place, judgement, grant): (&Place, &Judgement, Grant),
+    (place, judgement, grant): (&EntryPlace, &Judgement, Grant),
     asked: OFlags,
     mode: u32,
-) -> Result<Option<Answer>, i32> {
+) -> Result<Option<CallReply>, i32> {
     // With O_EXCL no link is followed.
     let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(mode & 0o7777);
@@ -559,7 +569,7 @@ fn make_at(
                 Grant::Tree | Grant::Name => broker.made(caller, &place.path, judgement)?,
                 Grant::Twin => broker.made_twin(caller, place, &fd)?,
             }
-            Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
+            Ok(Some(CallReply::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
         }
         Err(libc::EEXIST) => Ok(None),
         Err(e) => Err(e),
@@ -574,7 +584,7 @@ fn create(
     path: &CString,
     asked: OFlags,
     mode: u32,
-) -> Result<Option<Answer>, i32> {
+) -> Result<Option<CallReply>, i32> {
     let follow = !asked.intersects(OFlags::EXCL | OFlags::NOFOLLOW);
     let (mut parent, last, _) = split(path.as_bytes())?;
     let Last::Name(mut name) = last else { return Err(libc::ENOENT) };
@@ -582,23 +592,23 @@ fn create(
     for _ in 0..LINKS {
         let looked = broker.place_in(base.as_ref().map(|fd| fd.as_fd()), &parent, name, false, caller)?;
         let (place, judgement) = match looked {
-            Looked::Here(place, judgement) => (place, Some(judgement)),
-            Looked::Elsewhere(Some(place)) => (place, None),
-            Looked::Elsewhere(None) | Looked::Special => return Ok(Some(Answer::Continue)),
+            Lookup::Here(place, judgement) => (place, Some(judgement)),
+            Lookup::Elsewhere(Some(place)) => (place, None),
+            Lookup::Elsewhere(None) | Lookup::Special => return Ok(Some(CallReply::Continue)),
         };
         match place.link() {
             Ok(_) if !follow => return Ok(None),
             // It dangles: the file is made where it leads.
-            Ok(link) if is_magic(&link) => return Ok(Some(Answer::Continue)),
+            Ok(link) if is_magic(&link) => return Ok(Some(CallReply::Continue)),
             Ok(link) => {
                 let (directory, Last::Name(next), false) = split(link.as_bytes())? else { return Err(libc::EISDIR) };
                 base = (!link.as_bytes().starts_with(b"/")).then_some(place.parent);
                 (parent, name) = (directory, next);
             }
             Err(rustix::io::Errno::NOENT) => {
-                let Some(judgement) = judgement else { return Ok(Some(Answer::Continue)) };
-                let grant = broker.may_make(caller, &place.path, New::File)?;
-                let closed = broker.keeper.closes_to_new(&judgement, What::Opened);
+                let Some(judgement) = judgement else { return Ok(Some(CallReply::Continue)) };
+                let grant = broker.may_make(caller, &place.path, NewName::File)?;
+                let closed = broker.keeper.closes_to_new(&judgement, MadeKind::Opened);
                 broker.refuse(caller, &place.path, closed)?;
                 return make_at(broker, caller, (&place, &judgement, grant), asked, mode);
             }
@@ -614,13 +624,13 @@ fn create(
 fn check_new(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    place: &Place,
+    place: &EntryPlace,
     judgement: &Judgement,
-    (what, new): (What, New),
+    (what, new): (MadeKind, NewName),
 ) -> Result<(), i32> {
     match place.stat() {
         Ok(_) => return Err(libc::EEXIST),
-        Err(rustix::io::Errno::NOENT) if place.slash && what != What::Directory => return Err(libc::ENOENT),
+        Err(rustix::io::Errno::NOENT) if place.slash && what != MadeKind::Directory => return Err(libc::ENOENT),
         Err(rustix::io::Errno::NOENT) => {}
         Err(e) => return Err(errno(e)),
     }
@@ -629,9 +639,11 @@ fn check_new(
     broker.refuse(caller, &place.path, closed)
 }
 
-fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32) -> Result<Answer, i32> {
-    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, (What::Directory, New::Directory))?;
+fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: NameAt, mode: u32) -> Result<CallReply, i32> {
+    let Lookup::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else {
+        return Ok(CallReply::Continue);
+    };
+    check_new(broker, caller, &place, &judgement, (MadeKind::Directory, NewName::Directory))?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
     let since = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     broker.masked(caller, || rustix::fs::mkdirat(&place.parent, &place.name, mode))?;
@@ -640,7 +652,7 @@ fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32) -> Result<
     Ok(DONE)
 }
 
-fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u64) -> Result<Answer, i32> {
+fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: NameAt, mode: u32, device: u64) -> Result<CallReply, i32> {
     if mode & libc::S_IFMT == libc::S_IFDIR {
         return Err(libc::EPERM);
     }
@@ -650,18 +662,22 @@ fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u6
     if matches!(kind, FileType::Unknown | FileType::Symlink) {
         return Err(libc::EINVAL);
     }
-    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind)))?;
+    let Lookup::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else {
+        return Ok(CallReply::Continue);
+    };
+    check_new(broker, caller, &place, &judgement, (MadeKind::File, new_of(kind)))?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
     broker.masked(caller, || rustix::fs::mknodat(&place.parent, &place.name, kind, mode, device))?;
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
 }
 
-fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Result<Answer, i32> {
-    let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
-    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, (What::Link, New::Other))?;
+fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: NameAt) -> Result<CallReply, i32> {
+    let Some(target) = named(caller, target)? else { return Ok(CallReply::Continue) };
+    let Lookup::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else {
+        return Ok(CallReply::Continue);
+    };
+    check_new(broker, caller, &place, &judgement, (MadeKind::Link, NewName::Other))?;
     let closed = broker.keeper.closes_to_target(&place.path, &judgement, &target);
     broker.refuse(caller, &place.path, closed)?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
@@ -669,23 +685,23 @@ fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Res
     Ok(DONE)
 }
 
-fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) -> Result<Answer, i32> {
+fn link(broker: &mut Broker, caller: &Caller<'_>, from: NameAt, to: NameAt, flags: i32) -> Result<CallReply, i32> {
     if broker.names_shm()
         && let Some(answer) = shm::link(broker, caller, from.1, to.1)?
     {
         return Ok(answer);
     }
     if broker.keeper.is_idle() {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
         return Err(libc::EINVAL);
     }
-    let Ok(old) = caller.path(from.1) else { return Ok(Answer::Continue) };
-    let links = if flags & libc::AT_SYMLINK_FOLLOW != 0 { Links::Follow } else { Links::Keep };
+    let Ok(old) = caller.path(from.1) else { return Ok(CallReply::Continue) };
+    let links = if flags & libc::AT_SYMLINK_FOLLOW != 0 { LastLink::Follow } else { LastLink::Keep };
     let source = if old.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
         caller.open_start(from.0)
-    } else if links == Links::Keep && caller.own_descriptor(old.as_bytes()).is_some() {
+    } else if links == LastLink::Keep && caller.own_descriptor(old.as_bytes()).is_some() {
         // The link in /proc itself, which is in another file system.
         return Err(libc::EXDEV);
     } else {
@@ -693,18 +709,18 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     };
     let source = match source {
         Ok(source) => source,
-        Err(libc::ELOOP) => return Ok(Answer::Continue),
+        Err(libc::ELOOP) => return Ok(CallReply::Continue),
         Err(e) => return Err(e),
     };
     let from_here = broker.keeper.judge(source.last_path());
     let (place, judgement) = match (broker.place(caller, to, libc::EEXIST)?, &from_here) {
         // As Landlock says of a link that would gain rights.
-        (Looked::Here(..), None) | (Looked::Elsewhere(_) | Looked::Special, Some(_)) => return Err(libc::EXDEV),
-        (Looked::Elsewhere(_) | Looked::Special, None) => return Ok(Answer::Continue),
-        (Looked::Here(place, judgement), Some(_)) => (place, judgement),
+        (Lookup::Here(..), None) | (Lookup::Elsewhere(_) | Lookup::Special, Some(_)) => return Err(libc::EXDEV),
+        (Lookup::Elsewhere(_) | Lookup::Special, None) => return Ok(CallReply::Continue),
+        (Lookup::Here(place, judgement), Some(_)) => (place, judgement),
     };
     let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
-    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind(&stat))))?;
+    check_new(broker, caller, &place, &judgement, (MadeKind::File, new_of(kind(&stat))))?;
     // A file that is granted alone is mounted by itself where there are namespaces. By another name no session would know it.
     if from_here.is_some_and(|judgement| judgement.is_single()) {
         return Err(libc::EXDEV);
@@ -714,10 +730,10 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     }
     if kind(&stat) == FileType::Symlink {
         // Not by its descriptor, which would be followed.
-        let Looked::Here(old, _) = broker.place(caller, from, libc::EPERM)? else { return Err(libc::EXDEV) };
+        let Lookup::Here(old, _) = broker.place(caller, from, libc::EPERM)? else { return Err(libc::EXDEV) };
         broker.may_change(caller, &old.path, &stat)?;
         let target = old.link().map_err(errno)?;
-        let closed = broker.keeper.closes_to_new(&judgement, What::Link);
+        let closed = broker.keeper.closes_to_new(&judgement, MadeKind::Link);
         let closed = closed.or_else(|| broker.keeper.closes_to_target(&place.path, &judgement, &target));
         broker.refuse(caller, &place.path, closed)?;
         broker.refuse_kept(caller, &source)?;
@@ -753,7 +769,7 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     Ok(DONE)
 }
 
-fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Result<Answer, i32> {
+fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: NameAt, flags: i32) -> Result<CallReply, i32> {
     if broker.names_shm()
         && let Some(answer) = shm::unlink(broker, caller, at.1)?
     {
@@ -764,18 +780,18 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     }
     // What `/`, `.` and `..` give depends on which it is: the kernel's answer changes nothing.
     let removing = match Removing::judge(broker, caller, at, flags & libc::AT_REMOVEDIR != 0) {
-        Err(libc::EOPNOTSUPP) => return Ok(Answer::Continue),
+        Err(libc::EOPNOTSUPP) => return Ok(CallReply::Continue),
         judged => judged?,
     };
     match removing {
         Some(removing) => removing.carry_out(broker, caller).map(|()| DONE),
-        None => Ok(Answer::Continue),
+        None => Ok(CallReply::Continue),
     }
 }
 
 /// A name that may be removed.
 struct Removing {
-    place: Place,
+    place: EntryPlace,
     grant: Grant,
     is_directory: bool,
     is_pointer: bool,
@@ -783,8 +799,8 @@ struct Removing {
 
 impl Removing {
     /// Judges whether a name may be removed; `None` if that is not to be said here.
-    fn judge(broker: &mut Broker, caller: &Caller<'_>, at: At, directory: bool) -> Result<Option<Self>, i32> {
-        let Looked::Here(place, judgement) = broker.place(caller, at, libc::EOPNOTSUPP)? else { return Ok(None) };
+    fn judge(broker: &mut Broker, caller: &Caller<'_>, at: NameAt, directory: bool) -> Result<Option<Self>, i32> {
+        let Lookup::Here(place, judgement) = broker.place(caller, at, libc::EOPNOTSUPP)? else { return Ok(None) };
         let stat = place.stat().map_err(errno)?;
         let is_dir = kind(&stat) == FileType::Directory;
         match (directory, is_dir) {
@@ -817,22 +833,22 @@ impl Removing {
     }
 }
 
-fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32) -> Result<Answer, i32> {
+fn rename(broker: &mut Broker, caller: &Caller<'_>, from: NameAt, to: NameAt, flags: u32) -> Result<CallReply, i32> {
     match Renaming::judge(broker, caller, (from, to), RenameFlags::from_bits_retain(flags))? {
-        Judged::Elsewhere => Ok(Answer::Continue),
-        Judged::Same => Ok(DONE),
-        Judged::Settings(Renaming { source, was, target, moved, .. }) => {
+        RenameVerdict::Elsewhere => Ok(CallReply::Continue),
+        RenameVerdict::Same => Ok(DONE),
+        RenameVerdict::Settings(Renaming { source, was, target, moved, .. }) => {
             replace_settings(broker, caller, (&source, &was), &target, &moved)
         }
-        Judged::May(renaming) => renaming.carry_out(broker, caller).map(|()| DONE),
+        RenameVerdict::May(renaming) => renaming.carry_out(broker, caller).map(|()| DONE),
     }
 }
 
 /// A name that may be given to another file.
 struct Renaming {
-    source: Place,
+    source: EntryPlace,
     was: Judgement,
-    target: Place,
+    target: EntryPlace,
     will: Judgement,
     flags: RenameFlags,
     moved: Stat,
@@ -841,7 +857,7 @@ struct Renaming {
 }
 
 /// Judgement on a renaming that is not refused.
-enum Judged {
+enum RenameVerdict {
     /// It is not to be said here.
     Elsewhere,
     /// There is nothing to do.
@@ -855,9 +871,9 @@ impl Renaming {
     fn judge(
         broker: &mut Broker,
         caller: &Caller<'_>,
-        (from, to): (At, At),
+        (from, to): (NameAt, NameAt),
         flags: RenameFlags,
-    ) -> Result<Judged, i32> {
+    ) -> Result<RenameVerdict, i32> {
         let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE;
         // With both, the kernel says EINVAL; a whiteout is a device (A13).
         if !known.contains(flags) || flags.contains(known) {
@@ -867,11 +883,11 @@ impl Renaming {
         // Both directories come before either name.
         let looked = (broker.look(caller, from)?, broker.look(caller, to)?);
         let ((source, was), (target, will)) = match looked {
-            (Looked::Special, _) => return Err(libc::EBUSY),
-            (_, Looked::Special) => return Err(special),
-            (Looked::Elsewhere(_), Looked::Elsewhere(_)) => return Ok(Judged::Elsewhere),
-            (Looked::Here(source, was), Looked::Here(target, will)) => ((source, was), (target, will)),
-            (Looked::Here(..), Looked::Elsewhere(other)) | (Looked::Elsewhere(other), Looked::Here(..)) => {
+            (Lookup::Special, _) => return Err(libc::EBUSY),
+            (_, Lookup::Special) => return Err(special),
+            (Lookup::Elsewhere(_), Lookup::Elsewhere(_)) => return Ok(RenameVerdict::Elsewhere),
+            (Lookup::Here(source, was), Lookup::Here(target, will)) => ((source, was), (target, will)),
+            (Lookup::Here(..), Lookup::Elsewhere(other)) | (Lookup::Elsewhere(other), Lookup::Here(..)) => {
                 return Err(broker.apart(caller, other.as_ref().map(|place| place.path.as_path())));
             }
         };
@@ -891,7 +907,7 @@ impl Renaming {
         }
         // Two names of one file stay as they are (rename(2)).
         if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
-            return Ok(Judged::Same);
+            return Ok(RenameVerdict::Same);
         }
         if broker.calls.are_apart(&source.path, &target.path) {
             return Err(libc::EXDEV);
@@ -902,7 +918,7 @@ impl Renaming {
         broker.refuse(caller, &source.path, closed)?;
         if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
             let is_replaced = replaced.is_some();
-            return Ok(Judged::Settings(Self { source, was, target, will, flags, moved, is_replaced, grant }));
+            return Ok(RenameVerdict::Settings(Self { source, was, target, will, flags, moved, is_replaced, grant }));
         }
         let closed = match &replaced {
             Some(stat) => broker.keeper.closes(target.at(), &will, is_dir(stat)),
@@ -933,7 +949,7 @@ impl Renaming {
             return Err(libc::EXDEV);
         }
         // A link is judged where it is made, and one in a directory as well.
-        let leads_in = |stat: &Stat, from: &Place, to: &Place| {
+        let leads_in = |stat: &Stat, from: &EntryPlace, to: &EntryPlace| {
             kind(stat) != FileType::RegularFile && broker.keeper.leads_in(&from.path, &to.path)
         };
         if (was.is_free() && will.is_free())
@@ -949,7 +965,7 @@ impl Renaming {
             return Err(libc::EXDEV);
         }
         let is_replaced = replaced.is_some();
-        Ok(Judged::May(Self { source, was, target, will, flags, moved, is_replaced, grant }))
+        Ok(RenameVerdict::May(Self { source, was, target, will, flags, moved, is_replaced, grant }))
     }
 
     fn carry_out(&self, broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
@@ -982,7 +998,7 @@ impl Renaming {
 const FEW: usize = 64;
 
 /// True if a directory has others in it, or more names than are looked at.
-fn holds_directories(place: &Place) -> Result<bool, i32> {
+fn holds_directories(place: &EntryPlace) -> Result<bool, i32> {
     let with = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(&place.parent, &place.name, with, Mode::empty()).map_err(errno)?;
     // With `.` and `..`.
@@ -997,16 +1013,16 @@ fn holds_directories(place: &Place) -> Result<bool, i32> {
 }
 
 /// Kind of what comes with what is there.
-fn what_is(stat: &Stat) -> What {
+fn what_is(stat: &Stat) -> MadeKind {
     match kind(stat) {
-        FileType::Directory => What::Directory,
-        FileType::Symlink => What::Link,
+        FileType::Directory => MadeKind::Directory,
+        FileType::Symlink => MadeKind::Link,
         FileType::RegularFile
         | FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => What::File,
+        | FileType::Unknown => MadeKind::File,
     }
 }
 
@@ -1015,7 +1031,7 @@ fn may_take(
     broker: &mut Broker,
     caller: &Caller<'_>,
     (from, moved): (Grant, &Stat),
-    target: &Place,
+    target: &EntryPlace,
     exchanged: Option<&Stat>,
 ) -> Result<(), i32> {
     let to = broker.call(caller)?.written.grant(&target.path).ok_or(libc::EACCES)?;
@@ -1029,7 +1045,7 @@ fn may_take(
 }
 
 /// Settings that may take the place of others.
-struct Settings {
+struct RepositorySettings {
     old: Vec<u8>,
     new: Vec<u8>,
     /// The place's own, if there is something.
@@ -1044,10 +1060,10 @@ struct Settings {
 fn replace_settings(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    (source, was): (&Place, &Judgement),
-    target: &Place,
+    (source, was): (&EntryPlace, &Judgement),
+    target: &EntryPlace,
     moved: &Stat,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     let lock = CString::new([target.name.as_bytes(), b".lock"].concat()).map_err(|_nul| libc::EIO)?;
     let is_lock = was.is_temporary() && source.path.parent() == target.path.parent() && source.name == lock;
     let copy = if is_lock { unknown_name().ok_or(libc::EIO)? } else { lock };
@@ -1064,7 +1080,7 @@ fn replace_settings(
         // What cannot be removed either is left; the error is what matters.
         let _left = rustix::fs::unlinkat(&target.parent, &copy, AtFlags::empty());
     }
-    let Settings { old, new, .. } = match judged {
+    let RepositorySettings { old, new, .. } = match judged {
         Ok(settings) => settings,
         Err(reason) => return broker.refuse(caller, &target.path, Some(reason)).map(|()| DONE),
     };
@@ -1080,7 +1096,11 @@ fn replace_settings(
 }
 
 /// Settings that are to be there, if they are known to run no program that did not run before; otherwise, why not.
-fn judged_settings(source: &Place, target: &Place, moved: &Stat) -> Result<Settings, Cow<'static, str>> {
+fn judged_settings(
+    source: &EntryPlace,
+    target: &EntryPlace,
+    moved: &Stat,
+) -> Result<RepositorySettings, Cow<'static, str>> {
     let new = settings_in(&source.parent, &source.name).ok_or("it cannot be read, or is too long")?;
     let (old, mode) = match target.stat() {
         Ok(stat) if kind(&stat) == FileType::RegularFile => {
@@ -1090,5 +1110,5 @@ fn judged_settings(source: &Place, target: &Place, moved: &Stat) -> Result<Setti
         Err(_absent) => (Vec::new(), moved.st_mode),
     };
     gitconfig::may_replace(&old, &new).map_err(|reason| reason.to_string())?;
-    Ok(Settings { old, new, mode: Mode::from_raw_mode(mode & 0o777) })
+    Ok(RepositorySettings { old, new, mode: Mode::from_raw_mode(mode & 0o777) })
 }

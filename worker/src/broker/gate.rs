@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::pattern::ProgramPattern;
-use callgate_policy::plan::exec::{self, FileId, Header, Judged, Located, Look, Starts};
+use callgate_policy::plan::exec::{self, FileId, Header, Located, StartJudgement, Starts, WordMeaning};
 use callgate_policy::plan::{SessionPlan, Watched};
 use callgate_policy::step::Step;
 
-use super::caller::{Caller, Links, Thread, header_of, locate};
+use super::caller::{Caller, LastLink, Thread, header_of, locate};
 use crate::apply::{done, failure};
 use crate::procfs::Procfs;
-use crate::programs::{DEPTH, Found, Tree};
+use crate::programs::{DEPTH, FoundPrograms, ProgramTree};
 use crate::protocol::{Channel, StepFailure};
-use crate::sys::notify::Answer;
+use crate::sys::notify::CallReply;
 use crate::sys::process::{self, Fork, OneThread, Pid};
 use crate::sys::ptrace;
 
@@ -29,13 +29,13 @@ const VARIABLES: usize = 1024;
 pub(super) const SHOWN: (usize, usize) = (12, 200);
 
 /// Start that is asked about.
-pub(super) struct Asked {
+pub(super) struct ExecRequest {
     pub(super) directory: i32,
     /// Empty for the descriptor itself.
     pub(super) path: CString,
     pub(super) argv: u64,
     pub(super) environment: u64,
-    pub(super) links: Links,
+    pub(super) links: LastLink,
 }
 
 /// An exec that has passed the first look.
@@ -54,15 +54,15 @@ pub(super) struct Job {
 }
 
 /// Programs that may be started.
-pub(super) struct Granted {
+pub(super) struct GrantedPrograms {
     session: Starts,
     /// By calls that only read, and by the session's grants as well. In a session without such calls: nothing.
     reading: Starts,
     /// The directories of which the session's grants say that all below them may be started.
-    pub(super) trees: Vec<Tree>,
+    pub(super) trees: Vec<ProgramTree>,
 }
 
-impl Granted {
+impl GrantedPrograms {
     /// By all of which a start of a call is to be granted.
     fn of(&self, reads: bool) -> impl Iterator<Item = &Starts> {
         std::iter::once(&self.session).chain(reads.then_some(&self.reading))
@@ -80,8 +80,8 @@ impl Granted {
     }
 
     /// Judged by each; the first that does not grant it says why.
-    pub(super) fn judge(&self, reads: bool, judge: impl Fn(&Starts) -> Judged) -> Judged {
-        self.of(reads).map(judge).find(|judged| *judged != Judged::Granted).unwrap_or(Judged::Granted)
+    pub(super) fn judge(&self, reads: bool, judge: impl Fn(&Starts) -> StartJudgement) -> StartJudgement {
+        self.of(reads).map(judge).find(|judged| *judged != StartJudgement::Granted).unwrap_or(StartJudgement::Granted)
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Eyes<'a> {
     pub(super) writable: &'a [PathBuf],
 }
 
-impl Look for Eyes<'_> {
+impl WordMeaning for Eyes<'_> {
     fn names(&self, word: &[u8], file: FileId) -> bool {
         self.thread.names(word, file, self.writable)
     }
@@ -111,8 +111,8 @@ enum Second {
 }
 
 /// Gate before every exec of a session.
-pub(super) struct Gate {
-    pub(super) granted: Arc<Granted>,
+pub(super) struct ExecGate {
+    pub(super) granted: Arc<GrantedPrograms>,
     /// Where the session writes.
     pub(super) writable: Arc<[PathBuf]>,
     /// Layer 2 judges too, at the second look.
@@ -121,21 +121,21 @@ pub(super) struct Gate {
 }
 
 /// A gate as it was made.
-pub(super) struct Made {
-    pub(super) gate: Gate,
+pub(super) struct MadeGate {
+    pub(super) gate: ExecGate,
     /// The tracer's end of its channel and the supervisor's, if watchdogs are asked.
     pub(super) watchdogs: Option<(Channel, Channel)>,
     pub(super) step: StepReport,
 }
 
-impl Gate {
+impl ExecGate {
     /// Finds out whether this host lets the broker trace. Where it does not, arguments cannot be held to anything.
     pub(super) fn make(
         plan: &SessionPlan,
-        (found, reading): (Found, Option<Starts>),
+        (found, reading): (FoundPrograms, Option<Starts>),
         writable: Arc<[PathBuf]>,
         one_thread: OneThread,
-    ) -> Result<Made, StepFailure> {
+    ) -> Result<MadeGate, StepFailure> {
         let reads = reading.as_ref().map_or("", |_| ", fewer to calls that only read");
         let listed = |what: &str, programs: &[ProgramPattern]| {
             let programs: Vec<String> = programs.iter().map(ToString::to_string).collect();
@@ -143,7 +143,7 @@ impl Gate {
         };
         let missing = listed("not found", &found.missing) + &listed("not readable", &found.unreadable);
         let (session, reading) = (found.starts, reading.unwrap_or_default());
-        let granted = Arc::new(Granted { session, reading, trees: found.trees });
+        let granted = Arc::new(GrantedPrograms { session, reading, trees: found.trees });
         let programs = plan.exec.rules().len();
         match can_trace(one_thread) {
             Ok(()) => {
@@ -157,7 +157,7 @@ impl Gate {
                 };
                 let step = done(Step::Programs, format!("argv verified, {programs} granted{reads}{missing}{watched}"));
                 let gate = Self { granted, writable, watched: plan.watched.is_some(), second: Second::Tracer(None) };
-                Ok(Made { gate, watchdogs, step })
+                Ok(MadeGate { gate, watchdogs, step })
             }
             Err(_barred) if plan.watched.is_some() || plan.exec.judges_arguments() => {
                 Err(StepFailure::new(Step::Programs, BARRED))
@@ -167,7 +167,7 @@ impl Gate {
                 let held = format!("program only (ptrace: {barred}), {programs} granted{reads}{missing}");
                 let step = done(Step::Programs, held);
                 let gate = Self { granted, writable, watched: false, second: Second::Landlock { own } };
-                Ok(Made { gate, watchdogs: None, step })
+                Ok(MadeGate { gate, watchdogs: None, step })
             }
         }
     }
@@ -186,7 +186,7 @@ impl Gate {
     }
 
     /// The first look. `Err` if it cannot be taken.
-    pub(super) fn look(&self, caller: &Caller<'_>, asked: &Asked, reads: bool) -> Result<Judged, i32> {
+    pub(super) fn look(&self, caller: &Caller<'_>, asked: &ExecRequest, reads: bool) -> Result<StartJudgement, i32> {
         // What a program runs to start itself again; the link is followed for the caller.
         let is_itself = asked.path.as_bytes() == b"/proc/self/exe";
         if self.granted.trees.is_empty() {
@@ -202,7 +202,7 @@ impl Gate {
         };
         let (file, located) = locate(&self.granted.trees, held.as_fd())?;
         let judged = self.could_start(caller, asked, (file, &located), &[], reads)?;
-        if judged == Judged::Granted && !located.below.is_empty() {
+        if judged == StartJudgement::Granted && !located.below.is_empty() {
             return self.look_at_interpreters(caller, asked, held, reads);
         }
         Ok(judged)
@@ -214,10 +214,10 @@ impl Gate {
     fn look_at_interpreters(
         &self,
         caller: &Caller<'_>,
-        asked: &Asked,
+        asked: &ExecRequest,
         mut held: OwnedFd,
         reads: bool,
-    ) -> Result<Judged, i32> {
+    ) -> Result<StartJudgement, i32> {
         // What the kernel calls a script that is named from a directory (execveat(2)).
         let mut name = match (asked.path.as_bytes(), asked.directory) {
             (path, libc::AT_FDCWD) => path.to_vec(),
@@ -235,28 +235,30 @@ impl Gate {
                 .collect();
             let path = CString::new(interpreter.clone()).map_err(|_nul| libc::ENOENT)?;
             // One that is not there is the kernel's to tell.
-            let Ok(found) = caller.pin(libc::AT_FDCWD, &path, Links::Follow) else { break };
+            let Ok(found) = caller.pin(libc::AT_FDCWD, &path, LastLink::Follow) else { break };
             let (file, located) = locate(&self.granted.trees, found.as_fd())?;
             match self.could_start(caller, asked, (file, &located), &head, reads)? {
-                Judged::NotGranted => return Ok(Judged::Interpreter(interpreter)),
-                Judged::Granted => {}
-                other @ (Judged::Interpreter(_) | Judged::Library | Judged::Steered(_)) => return Ok(other),
+                StartJudgement::NotGranted => return Ok(StartJudgement::Interpreter(interpreter)),
+                StartJudgement::Granted => {}
+                other @ (StartJudgement::Interpreter(_) | StartJudgement::Library | StartJudgement::Steered(_)) => {
+                    return Ok(other);
+                }
             }
             (held, name) = (found, interpreter);
         }
-        Ok(Judged::Granted)
+        Ok(StartJudgement::Granted)
     }
 
     /// Judges whether a file could be started, with these words in the place of the caller's first if there are any.
     fn could_start(
         &self,
         caller: &Caller<'_>,
-        asked: &Asked,
+        asked: &ExecRequest,
         (file, located): (FileId, &Located),
         head: &[Vec<u8>],
         reads: bool,
-    ) -> Result<Judged, i32> {
-        let Some(count) = self.granted.looks_at(reads, file, located) else { return Ok(Judged::NotGranted) };
+    ) -> Result<StartJudgement, i32> {
+        let Some(count) = self.granted.looks_at(reads, file, located) else { return Ok(StartJudgement::NotGranted) };
         let mut argv = arguments(caller, asked.argv, count + 1)?;
         if !head.is_empty() {
             argv = head.iter().cloned().chain(argv.into_iter().skip(1)).collect();
@@ -265,19 +267,19 @@ impl Gate {
             true => arguments(caller, asked.environment, VARIABLES)?,
             false => Vec::new(),
         };
-        let told = exec::Asked { file, located, argv: &argv, environment: &environment };
+        let told = exec::StartRequest { file, located, argv: &argv, environment: &environment };
         let eyes = Eyes { thread: &caller.thread, writable: &self.writable };
         Ok(self.granted.judge(reads, |starts| starts.could_start(told, &eyes)))
     }
 
     /// Hands it on to the second.
-    pub(super) fn pass(&mut self, job: Job) -> Answer {
+    pub(super) fn pass(&mut self, job: Job) -> CallReply {
         match &mut self.second {
             Second::Tracer(passed) => {
                 *passed = Some(job);
-                Answer::Later
+                CallReply::Later
             }
-            Second::Landlock { .. } => Answer::Continue,
+            Second::Landlock { .. } => CallReply::Continue,
         }
     }
 

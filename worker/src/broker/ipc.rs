@@ -5,23 +5,23 @@
 
 use super::caller::Caller;
 use super::metadata::int;
-use super::objects::{Kind, OWNERS, errno};
-use super::state::{Broker, Handler};
+use super::objects::{OWNERS, ObjectKind, errno};
+use super::state::{Broker, NotificationHandler};
 use crate::sys::ipc::{self, Access};
-use crate::sys::notify::{Answer, Notification};
+use crate::sys::notify::{CallReply, Notification};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
-    (libc::SYS_shmget, |b, c, n| get(b, c, n, Kind::Memory)),
-    (libc::SYS_shmat, |b, c, n| own(b, c, n, Kind::Memory)),
-    (libc::SYS_shmctl, |b, c, n| control(b, c, n, Kind::Memory, int(n.args[1]))),
-    (libc::SYS_semget, |b, c, n| get(b, c, n, Kind::Semaphores)),
-    (libc::SYS_semop, |b, c, n| own(b, c, n, Kind::Semaphores)),
-    (libc::SYS_semtimedop, |b, c, n| own(b, c, n, Kind::Semaphores)),
-    (libc::SYS_semctl, |b, c, n| control(b, c, n, Kind::Semaphores, int(n.args[2]))),
-    (libc::SYS_msgget, |b, c, n| get(b, c, n, Kind::Messages)),
-    (libc::SYS_msgsnd, |b, c, n| own(b, c, n, Kind::Messages)),
-    (libc::SYS_msgrcv, |b, c, n| own(b, c, n, Kind::Messages)),
-    (libc::SYS_msgctl, |b, c, n| control(b, c, n, Kind::Messages, int(n.args[1]))),
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
+    (libc::SYS_shmget, |b, c, n| get(b, c, n, ObjectKind::Memory)),
+    (libc::SYS_shmat, |b, c, n| own(b, c, n, ObjectKind::Memory)),
+    (libc::SYS_shmctl, |b, c, n| control(b, c, n, ObjectKind::Memory, int(n.args[1]))),
+    (libc::SYS_semget, |b, c, n| get(b, c, n, ObjectKind::Semaphores)),
+    (libc::SYS_semop, |b, c, n| own(b, c, n, ObjectKind::Semaphores)),
+    (libc::SYS_semtimedop, |b, c, n| own(b, c, n, ObjectKind::Semaphores)),
+    (libc::SYS_semctl, |b, c, n| control(b, c, n, ObjectKind::Semaphores, int(n.args[2]))),
+    (libc::SYS_msgget, |b, c, n| get(b, c, n, ObjectKind::Messages)),
+    (libc::SYS_msgsnd, |b, c, n| own(b, c, n, ObjectKind::Messages)),
+    (libc::SYS_msgrcv, |b, c, n| own(b, c, n, ObjectKind::Messages)),
+    (libc::SYS_msgctl, |b, c, n| control(b, c, n, ObjectKind::Messages, int(n.args[1]))),
 ];
 
 /// Most objects of a call: a host has room for 4,096 segments (SHMMNI in linux/shm.h).
@@ -29,28 +29,28 @@ const MOST: usize = 1024;
 
 /// Bytes that an object of so many, or with so many semaphores, can come to. The kernel keeps a cache line for each
 /// semaphore (`struct sem`), and 64 bytes at least for each message, of which a queue takes 16,384 (MSGMNB in linux/msg.h).
-fn bytes(kind: Kind, asked: u64) -> u64 {
+fn bytes(kind: ObjectKind, asked: u64) -> u64 {
     const EACH: u64 = 64;
     const MESSAGES: u64 = 16_384;
     match kind {
-        Kind::Memory => asked,
+        ObjectKind::Memory => asked,
         // An int, whatever the upper half of the register holds.
-        Kind::Semaphores => (asked & u64::from(u32::MAX)).saturating_mul(EACH),
-        Kind::Messages => MESSAGES * EACH,
+        ObjectKind::Semaphores => (asked & u64::from(u32::MAX)).saturating_mul(EACH),
+        ObjectKind::Messages => MESSAGES * EACH,
     }
 }
 
 /// shmget(key, size, flags), semget(key, count, flags), msgget(key, flags).
-fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
+fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: ObjectKind) -> Result<CallReply, i32> {
     let key = int(n.args[0]);
-    let flags = if kind == Kind::Messages { int(n.args[1]) } else { int(n.args[2]) };
+    let flags = if kind == ObjectKind::Messages { int(n.args[1]) } else { int(n.args[2]) };
     let most = broker.shared_memory;
     let objects = &mut broker.call(caller)?.objects;
     let private = key == libc::IPC_PRIVATE;
     let known = objects.keys.get(&(kind, key)).copied().filter(|_| !private);
     if let Some(id) = known.filter(|id| objects.is_own(kind, *id)) {
         let exclusive = libc::IPC_CREAT | libc::IPC_EXCL;
-        return if flags & exclusive == exclusive { Err(libc::EEXIST) } else { Ok(Answer::Return(i64::from(id))) };
+        return if flags & exclusive == exclusive { Err(libc::EEXIST) } else { Ok(CallReply::Return(i64::from(id))) };
     }
     if !private && flags & libc::IPC_CREAT == 0 {
         return Err(libc::ENOENT);
@@ -63,30 +63,30 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
     }
     let size = usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?;
     let id = objects.all.make(kind, || match kind {
-        Kind::Memory => ipc::shm_create(size, flags | OWNERS),
-        Kind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
-        Kind::Messages => ipc::msg_create(flags),
+        ObjectKind::Memory => ipc::shm_create(size, flags | OWNERS),
+        ObjectKind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
+        ObjectKind::Messages => ipc::msg_create(flags),
     })?;
     objects.ids.insert((kind, id), bytes);
     if !private {
         objects.keys.insert((kind, key), id);
     }
-    Ok(Answer::Return(i64::from(id)))
+    Ok(CallReply::Return(i64::from(id)))
 }
 
 /// A call on an id: the kernel's business if it is the call's own.
-fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
+fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: ObjectKind) -> Result<CallReply, i32> {
     let id = int(n.args[0]);
-    if broker.call(caller)?.objects.is_own(kind, id) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
+    if broker.call(caller)?.objects.is_own(kind, id) { Ok(CallReply::Continue) } else { Err(libc::EACCES) }
 }
 
 fn control(
     broker: &mut Broker,
     caller: &Caller<'_>,
     n: &Notification,
-    kind: Kind,
+    kind: ObjectKind,
     command: i32,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     let id = int(n.args[0]);
     // IPC_64 is a flag of some old callers.
     match command & !0x100 {
@@ -98,10 +98,10 @@ fn control(
             }
             objects.forget(kind, id);
             kind.remove(id).map_err(errno)?;
-            Ok(Answer::Return(0))
+            Ok(CallReply::Return(0))
         }
         // Performed here, for the mode lies behind a pointer. Sets and queues are removed without being looked at.
-        libc::IPC_SET if kind == Kind::Memory => {
+        libc::IPC_SET if kind == ObjectKind::Memory => {
             let access = Access::of(&caller.bytes(n.args[2], ipc::SHM_SET)?).ok_or(libc::EFAULT)?;
             if !broker.call(caller)?.objects.is_own(kind, id) {
                 return Err(libc::EACCES);
@@ -110,7 +110,7 @@ fn control(
                 return Err(libc::EPERM);
             }
             ipc::shm_set(id, access).map_err(errno)?;
-            Ok(Answer::Return(0))
+            Ok(CallReply::Return(0))
         }
         // The rest either takes an id, or an index into the whole system's table: SHM_STAT and its like.
         command if STAT_BY_INDEX.contains(&command) => Err(libc::EACCES),

@@ -17,15 +17,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
 
-use callgate_policy::plan::protect::gitconfig::{self, Redirect};
-use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
+use callgate_policy::plan::protect::gitconfig::{self, ValueBase};
+use callgate_policy::plan::protect::{self, FREE, Match, NameGroup, NameGuard, NextName, State, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use callgate_policy::step;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec};
 
-use super::ends::{Ends, Kept, Unseen};
-use super::made::{self, Identity, Made};
-use super::mounts::{Alias, Granted, Mounts};
+use super::ends::{Ends, KeepResult, Unseen};
+use super::made::{self, FileIdentity, MadeFiles};
+use super::mounts::{AliasName, GrantedTree, Mounts};
 use super::paths::{lies_in, real};
 use super::planted;
 use super::settings::settings;
@@ -78,8 +78,8 @@ impl Root {
     fn single(path: PathBuf, directory: State) -> Self {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let (state, is_named) = match names().step(directory, name) {
-            Step::Kept(_) => (State::FREE, true),
-            Step::Open(state) => (state, false),
+            NextName::Kept(_) => (State::FREE, true),
+            NextName::Open(state) => (state, false),
         };
         Self { path, state, is_granted: true, is_single: true, is_named, is_left: false, is_further: false }
     }
@@ -137,16 +137,16 @@ pub(super) struct Keeper {
     /// The longest first.
     roots: Vec<Root>,
     /// Repositories' directories and pointers, and temporary files, that calls of this session have made.
-    made: Made,
+    made: MadeFiles,
     /// Directories that calls of this session have made where names are kept.
-    directories: Made,
+    directories: MadeFiles,
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
     linked: Option<Linked>,
     /// Linked files from before the session was confined, where that saw more than the session can.
     linked_before: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
-    made_links: Made,
+    made_links: MadeFiles,
     /// Trees that were left of larger ones.
     left: Vec<PathBuf>,
     /// Trees that were granted and that Landlock alone lets be written, in which nothing is kept.
@@ -154,14 +154,14 @@ pub(super) struct Keeper {
     /// Kept directories in which single files are granted.
     beside: HashMap<PathBuf, Beside>,
     /// The other names of what lies in directories that are mounted twice.
-    aliases: Vec<Alias>,
+    aliases: Vec<AliasName>,
     /// Directories whose repository, if they have one, is known.
     seen: Remembered<()>,
     /// Repositories that no call has made, by their directories, and directories that a `.git` or a `commondir` leads to:
     /// those whose names do not say so.
     repositories: HashSet<PathBuf>,
     /// Directories that calls of this session have made such.
-    planted: Made,
+    planted: MadeFiles,
     /// Ends to which repositories' settings (A18) and links with kept names (A1) lead.
     ends: Ends,
     /// Places that were not looked at for such.
@@ -179,7 +179,7 @@ pub(super) struct Keeper {
 /// Settings of the repositories that granted trees lie in, and of the trees' own. Their settings may lie where the
 /// session cannot read, or include what does, so that they are read before it is confined.
 #[derive(Default)]
-pub(super) struct Above {
+pub(super) struct SettingsAbove {
     repositories: HashSet<PathBuf>,
     ends: Ends,
     unseen: Unseen,
@@ -194,12 +194,12 @@ struct Linked {
     /// Something could not be looked at: there may be more.
     more: bool,
     /// How much is looked at yet.
-    left: Left,
+    left: LookBudget,
 }
 
 /// How much is looked at yet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Left {
+struct LookBudget {
     names: usize,
     /// Until when, of what is no reason to wait longer.
     until: Option<Instant>,
@@ -207,7 +207,7 @@ struct Left {
     is_spent: bool,
 }
 
-impl Left {
+impl LookBudget {
     fn names(names: usize) -> Self {
         Self { names, ..Self::default() }
     }
@@ -368,7 +368,7 @@ impl Layout {
                 && let (Some(directory), Some(name)) = (path.parent(), path.file_name())
                 && let (start, below) =
                     outer.map_or((State::default(), directory), |(outer, state, _)| (*state, below(directory, outer)))
-                && let Found::Kept { group, .. } = names().find(start, below.as_os_str().as_bytes())
+                && let Match::Kept { group, .. } = names().find(start, below.as_os_str().as_bytes())
             {
                 let new = || Beside { reason: group.reason, granted: Vec::new() };
                 beside.entry(directory.to_owned()).or_insert_with(new).granted.push(name.to_owned());
@@ -384,12 +384,12 @@ impl Layout {
                 Some((names().find(*state, tree.strip_prefix(outer).ok()?.as_os_str().as_bytes()), *is_named))
             }) {
                 // Nothing is free because a bound took it away.
-                Some((Found::Kept { .. }, _)) if further.contains(&tree) && !left.values().any(|of| *of == tree) => {
+                Some((Match::Kept { .. }, _)) if further.contains(&tree) && !left.values().any(|of| *of == tree) => {
                     continue;
                 }
-                Some((Found::Kept { .. }, _)) => (State::FREE, true),
+                Some((Match::Kept { .. }, _)) => (State::FREE, true),
                 // Below such a one.
-                Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
+                Some((Match::Open(state), is_named)) => (state, is_named && state.is_free()),
                 None => (names().root(tree.as_os_str().as_bytes()), false),
             };
             places.push((tree.clone(), extent == Extent::Subtree));
@@ -428,16 +428,16 @@ fn in_what_is_granted<'g>(
         let outer = of_outer.unwrap_or(outer);
         let found =
             names().find(names().root(outer.as_os_str().as_bytes()), below(&real(place), outer).as_os_str().as_bytes());
-        matches!(found, Found::Open(_)).then(|| (place.clone(), outer.to_owned()))
+        matches!(found, Match::Open(_)).then(|| (place.clone(), outer.to_owned()))
     };
     left.iter().filter_map(whole).collect()
 }
 
 impl Keeper {
     /// Looks at the repositories that granted trees lie in. To be called before the session is confined.
-    pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<Above, StepFailure> {
+    pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<SettingsAbove, StepFailure> {
         let Layout { roots, places, beside } = Layout::of(plan);
-        let mut keeper = Self::of((roots, beside), homes(plan, &places), Above::default());
+        let mut keeper = Self::of((roots, beside), homes(plan, &places), SettingsAbove::default());
         let linked_policy = keeper.keep_policy(plan)?;
         let trees = keeper.trees();
         for (tree, _) in &trees {
@@ -446,8 +446,8 @@ impl Keeper {
         // From inside, what the session may not see leads nowhere: a link of the person's, or a file that settings include.
         let mut linked = None;
         if keeper.roots.iter().any(|root| root.is_granted && root.keeps()) {
-            let places: Vec<Granted<'_>> =
-                places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+            let places: Vec<GrantedTree<'_>> =
+                places.iter().map(|(path, is_tree)| GrantedTree { path, is_tree: *is_tree }).collect();
             keeper.aliases = mounts.aliases(&places)?;
             keeper.look_at_all();
             linked = keeper.roots.iter().any(|root| root.is_further).then(|| keeper.find_linked_beside());
@@ -465,7 +465,7 @@ impl Keeper {
         let tree_of =
             |place: &Path| roots.iter().rev().find(|root| lies_in(place, &root.path)).map(|root| root.path.clone());
         unseen.rename(|place| if reads(place) { None } else { tree_of(place) });
-        Ok(Above { repositories, ends, unseen, linked })
+        Ok(SettingsAbove { repositories, ends, unseen, linked })
     }
 
     /// Keeps the files that the session's policy came from: a call that could change one would choose what the next session that
@@ -490,7 +490,7 @@ impl Keeper {
             }
             match self.tree(path) {
                 Some(root) if root.keeps() && root.path != path => {
-                    if self.ends.insert(path.to_owned(), protect::POLICY) == Kept::Full {
+                    if self.ends.insert(path.to_owned(), protect::POLICY) == KeepResult::Full {
                         return refuse("which is one more place than can be protected");
                     }
                 }
@@ -503,7 +503,7 @@ impl Keeper {
         }
         for directory in plan.protection.policy.passed.iter().map(|path| path.as_path()) {
             let is_kept = |root: &Root| root.keeps() && root.path != directory;
-            if self.tree(directory).is_some_and(is_kept) && self.ends.pass(directory.to_owned()) == Kept::Full {
+            if self.tree(directory).is_some_and(is_kept) && self.ends.pass(directory.to_owned()) == KeepResult::Full {
                 let what = format!(
                     "the policy came by way of {}, which is one more place than can be protected",
                     directory.display()
@@ -514,16 +514,20 @@ impl Keeper {
         Ok(linked)
     }
 
-    fn of((roots, beside): (Vec<Root>, HashMap<PathBuf, Beside>), homes: BTreeSet<PathBuf>, above: Above) -> Self {
+    fn of(
+        (roots, beside): (Vec<Root>, HashMap<PathBuf, Beside>),
+        homes: BTreeSet<PathBuf>,
+        above: SettingsAbove,
+    ) -> Self {
         Self {
             homes,
             looked_before: false,
             roots,
-            made: Made::default(),
-            directories: Made::default(),
+            made: MadeFiles::default(),
+            directories: MadeFiles::default(),
             linked: None,
             linked_before: above.linked,
-            made_links: Made::default(),
+            made_links: MadeFiles::default(),
             left: Vec::new(),
             unkept: Vec::new(),
             beside,
@@ -531,7 +535,7 @@ impl Keeper {
             // From inside it is looked once more, before the first change: what somebody has made since is seen then.
             seen: Remembered::default(),
             repositories: above.repositories,
-            planted: Made::default(),
+            planted: MadeFiles::default(),
             ends: above.ends,
             unseen: above.unseen,
             surveyed: false,
@@ -539,11 +543,11 @@ impl Keeper {
         }
     }
 
-    pub(super) fn new(plan: &SessionPlan, mounts: &Mounts, above: Above) -> Result<Self, StepFailure> {
+    pub(super) fn new(plan: &SessionPlan, mounts: &Mounts, above: SettingsAbove) -> Result<Self, StepFailure> {
         let Layout { roots, places, beside } = Layout::of(plan);
         let mut keeper = Self::of((roots, beside), homes(plan, &places), above);
-        let places: Vec<Granted<'_>> =
-            places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+        let places: Vec<GrantedTree<'_>> =
+            places.iter().map(|(path, is_tree)| GrantedTree { path, is_tree: *is_tree }).collect();
         keeper.looked_before = true;
         let unkept = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         keeper.unkept = unkept.map(|rule| real(rule.path.as_path())).collect();
@@ -554,7 +558,7 @@ impl Keeper {
         for root in &mut keeper.roots {
             for repository in keeper.repositories.iter().filter(|repository| root.path.starts_with(repository)) {
                 let below = root.path.strip_prefix(repository).unwrap_or(&root.path).as_os_str().as_bytes();
-                if let Found::Open(state) = names().find(State::default().in_repository(), below)
+                if let Match::Open(state) = names().find(State::default().in_repository(), below)
                     && !root.state.is_free()
                 {
                     root.state = root.state.and(state);
@@ -571,7 +575,7 @@ impl Keeper {
         &mut self,
         plan: &SessionPlan,
         mounts: &Mounts,
-        kept: &[Granted<'_>],
+        kept: &[GrantedTree<'_>],
     ) -> Result<(), StepFailure> {
         let written: Vec<PathBuf> = plan
             .grants
@@ -579,8 +583,8 @@ impl Keeper {
             .filter(|rule| rule.access == FsAccess::Write)
             .map(|rule| real(rule.path.as_path()))
             .collect();
-        let trees: Vec<Granted<'_>> = written.iter().map(|path| Granted { path, is_tree: true }).collect();
-        let all: Vec<Granted<'_>> = trees.iter().chain(kept).copied().collect();
+        let trees: Vec<GrantedTree<'_>> = written.iter().map(|path| GrantedTree { path, is_tree: true }).collect();
+        let all: Vec<GrantedTree<'_>> = trees.iter().chain(kept).copied().collect();
         for alias in mounts.aliases(&all)? {
             let here = alias.local();
             if self.root(here).is_some() || !written.iter().any(|tree| lies_in(here, tree)) {
@@ -592,8 +596,8 @@ impl Keeper {
             let keeps = match (judged, alias.outside()) {
                 _ if other.as_ref().is_some_and(holds) => true,
                 (Some(judged), _) => judged.kept.is_some() || !judged.state.is_free(),
-                (None, Found::Kept { .. }) => true,
-                (None, Found::Open(state)) => state.is_begun(),
+                (None, Match::Kept { .. }) => true,
+                (None, Match::Open(state)) => state.is_begun(),
             };
             if keeps {
                 let other = other.map(|other| format!(" ({})", other.display())).unwrap_or_default();
@@ -663,26 +667,26 @@ impl Keeper {
                 self.aliases.clone().iter().filter_map(|alias| self.judge_alias(path, alias)).collect();
             judgement = others.into_iter().fold(judgement, Judgement::and);
             // Where it is mounted from, and where, is known by its path.
-            judgement.above |= self.aliases.iter().flat_map(Alias::both).any(|place| lies_in(place, path));
+            judgement.above |= self.aliases.iter().flat_map(AliasName::both).any(|place| lies_in(place, path));
         }
         Some(judgement)
     }
 
     /// Judgement on a path for another name that it has.
-    fn judge_alias(&mut self, path: &Path, alias: &Alias) -> Option<Judgement> {
+    fn judge_alias(&mut self, path: &Path, alias: &AliasName) -> Option<Judgement> {
         let rest = alias.rest(path)?;
         if let Some(judgement) = alias.other(rest).and_then(|other| self.judge_granted(&other)) {
             return Some(judgement);
         }
         let found = match alias.outside() {
-            Found::Open(state) => names().find(state, rest.as_os_str().as_bytes()),
-            kept @ Found::Kept { .. } => kept,
+            Match::Open(state) => names().find(state, rest.as_os_str().as_bytes()),
+            kept @ Match::Kept { .. } => kept,
         };
         Some(match found {
-            Found::Open(state) => Judgement { state, ..Judgement::default() },
-            Found::Kept { group, depth, beneath } => {
+            Match::Open(state) => Judgement { state, ..Judgement::default() },
+            Match::Kept { group, depth, beneath } => {
                 let repository = alias.local().join(rest.iter().take(depth.saturating_sub(1)).collect::<PathBuf>());
-                let is_outside = matches!(alias.outside(), Found::Kept { .. });
+                let is_outside = matches!(alias.outside(), Match::Kept { .. });
                 let own = !is_outside && self.has_made(&repository);
                 Judgement { settings: false, ..Judgement::of(group, own, beneath || is_outside) }
             }
@@ -734,13 +738,13 @@ impl Keeper {
         }
         let found = match known {
             Some(state) => match names().step(state, name) {
-                Step::Kept(group) => Found::Kept { group, depth: 0, beneath: false },
-                Step::Open(state) => Found::Open(self.state_of(path, state)),
+                NextName::Kept(group) => Match::Kept { group, depth: 0, beneath: false },
+                NextName::Open(state) => Match::Open(self.state_of(path, state)),
             },
             None => self.find(&top, start, path),
         };
         match found {
-            Found::Open(state) => {
+            Match::Open(state) => {
                 judgement.state = state;
                 judgement.pointer = !state.is_free() && protect::is_git(name);
                 judgement.above |= self.roots.iter().any(|root| root.path != path && lies_in(&root.path, path));
@@ -748,7 +752,7 @@ impl Keeper {
                     self.remember(&top, start, parent);
                 }
             }
-            Found::Kept { group, depth, beneath } => {
+            Match::Kept { group, depth, beneath } => {
                 let repository = if depth == 0 {
                     parent.to_owned()
                 } else {
@@ -785,13 +789,13 @@ impl Keeper {
 
     /// The state of a directory, so that the next name in it is found in one step.
     fn remember(&mut self, top: &Path, start: State, directory: &Path) {
-        if let Found::Open(state) = self.find(top, start, directory) {
+        if let Match::Open(state) = self.find(top, start, directory) {
             self.states.insert(directory, state);
         }
     }
 
     /// Result of a path in a tree: by names, and by the repositories that it lies in.
-    fn find(&self, top: &Path, start: State, path: &Path) -> Found {
+    fn find(&self, top: &Path, start: State, path: &Path) -> Match {
         let below = path.strip_prefix(top).unwrap_or(path);
         if self.repositories.is_empty() || start.is_free() {
             return names().find(start, below.as_os_str().as_bytes());
@@ -803,11 +807,11 @@ impl Keeper {
             depth += 1;
             at.push(name);
             match names().step(state, name.as_os_str().as_bytes()) {
-                Step::Kept(group) => return Found::Kept { group, depth, beneath: components.next().is_some() },
-                Step::Open(next) => state = self.state_of(&at, next),
+                NextName::Kept(group) => return Match::Kept { group, depth, beneath: components.next().is_some() },
+                NextName::Open(next) => state = self.state_of(&at, next),
             }
         }
-        Found::Open(state)
+        Match::Open(state)
     }
 
     /// The state of what has a path, which has this one by names alone.
@@ -832,7 +836,7 @@ impl Keeper {
             return None;
         }
         // Below `.git`, and what it names.
-        let begun = matches!(self.find(&top, start, directory), Found::Open(state) if state.is_begun());
+        let begun = matches!(self.find(&top, start, directory), Match::Open(state) if state.is_begun());
         if begun && !self.has_made(directory) {
             return None;
         }
@@ -852,7 +856,7 @@ impl Keeper {
     }
 
     /// Forgets what a call has made that is gone, or has a name now under which it is of no account.
-    pub(super) fn forget(&mut self, gone: Option<Identity>) {
+    pub(super) fn forget(&mut self, gone: Option<FileIdentity>) {
         if let Some(identity) = gone {
             self.made.forget(identity);
             self.directories.forget(identity);
@@ -943,16 +947,22 @@ impl Keeper {
     }
 
     /// Reason why nothing may be made under this name, if so.
-    pub(super) fn closes_to_new(&self, judgement: &Judgement, what: What) -> Option<&'static str> {
+    pub(super) fn closes_to_new(&self, judgement: &Judgement, what: MadeKind) -> Option<&'static str> {
         match what {
             _ if judgement.kept.is_some() => judgement.kept,
             // In a directory of that name nothing would be kept, and a link would be another name of one.
-            What::Link | What::Directory if judgement.file => Some("it was granted as a file"),
-            What::Link | What::File | What::Directory if judgement.temporary.is_some() => judgement.temporary,
+            MadeKind::Link | MadeKind::Directory if judgement.file => Some("it was granted as a file"),
+            MadeKind::Link | MadeKind::File | MadeKind::Directory if judgement.temporary.is_some() => {
+                judgement.temporary
+            }
             // What lies beneath would be looked for where the link leads.
-            What::Link if judgement.state.is_begun() || judgement.above => Some("kept names are looked for below it"),
-            What::Link | What::File | What::Opened if judgement.above => Some("kept names are looked for below it"),
-            What::Link | What::File | What::Opened | What::Directory => None,
+            MadeKind::Link if judgement.state.is_begun() || judgement.above => {
+                Some("kept names are looked for below it")
+            }
+            MadeKind::Link | MadeKind::File | MadeKind::Opened if judgement.above => {
+                Some("kept names are looked for below it")
+            }
+            MadeKind::Link | MadeKind::File | MadeKind::Opened | MadeKind::Directory => None,
         }
     }
 
@@ -987,10 +997,10 @@ impl Keeper {
     }
 
     fn find_linked(&self) -> Linked {
-        let mut linked = Linked { left: Left::names(BOUNDS.names), ..Linked::default() };
+        let mut linked = Linked { left: LookBudget::names(BOUNDS.names), ..Linked::default() };
         let mut left = linked.left;
         let own = self.roots.iter().filter(|root| !root.is_further);
-        let roots = own.map(|root| (root.path.as_path(), Found::Open(root.state)));
+        let roots = own.map(|root| (root.path.as_path(), Match::Open(root.state)));
         let parts = self.left.iter().filter_map(|place| {
             let root = self.tree(place)?;
             Some((place.as_path(), names().find(root.state, below(place, &root.path).as_os_str().as_bytes())))
@@ -998,8 +1008,8 @@ impl Keeper {
         let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
         for (path, found) in roots.chain(parts).chain(aliases) {
             let state = match found {
-                Found::Open(state) => state,
-                Found::Kept { .. } => {
+                Match::Open(state) => state,
+                Match::Kept { .. } => {
                     linked.collect(path);
                     continue;
                 }
@@ -1018,7 +1028,7 @@ impl Keeper {
     /// far as it is quickly, as in the look for repositories, and the rest is no reason to refuse what was granted.
     fn find_linked_beside(&mut self) -> Linked {
         let until = Some(Instant::now() + BOUNDS.time);
-        let mut linked = Linked { left: Left { until, ..Left::names(BOUNDS.names) }, ..Linked::default() };
+        let mut linked = Linked { left: LookBudget { until, ..LookBudget::names(BOUNDS.names) }, ..Linked::default() };
         let mut left = linked.left;
         let mut cut = Vec::new();
         for root in self.roots.iter().filter(|root| root.is_further) {
@@ -1049,7 +1059,7 @@ impl Keeper {
         if judgement.state.is_free() {
             return None;
         }
-        let mut left = Left::names(BOUNDS.names);
+        let mut left = LookBudget::names(BOUNDS.names);
         match self.walk(path, judgement.state, &mut left, &mut |_kept| true) {
             Ok(false) => None,
             Ok(true) => Some("kept names lie below it"),
@@ -1063,7 +1073,7 @@ impl Keeper {
         &self,
         top: &Path,
         state: State,
-        left: &mut Left,
+        left: &mut LookBudget,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
         let mut pending = vec![(top.to_owned(), state)];
@@ -1084,7 +1094,7 @@ impl Keeper {
         &self,
         (directory, state): (&Path, State),
         pending: &mut Vec<(PathBuf, State)>,
-        left: &mut Left,
+        left: &mut LookBudget,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
         let bare = !state.is_free() && (self.repositories.contains(directory) || self.is_repository(directory));
@@ -1095,16 +1105,16 @@ impl Keeper {
             let name = entry.file_name();
             match names().step(state, name.as_bytes()) {
                 // It goes with its directory, and is its maker's there.
-                Step::Kept(Group { guard: Guard::Temporary, .. }) => {}
-                Step::Kept(group) => {
-                    let own = group.guard != Guard::Closed && self.has_made(directory);
+                NextName::Kept(NameGroup { guard: NameGuard::Temporary, .. }) => {}
+                NextName::Kept(group) => {
+                    let own = group.guard != NameGuard::Closed && self.has_made(directory);
                     if !own && stop(&entry.path()) {
                         return Ok(true);
                     }
                 }
-                Step::Open(below) if below.is_free() => {}
-                Step::Open(below) if entry.file_type()?.is_dir() => pending.push((entry.path(), below)),
-                Step::Open(_) => {
+                NextName::Open(below) if below.is_free() => {}
+                NextName::Open(below) if entry.file_type()?.is_dir() => pending.push((entry.path(), below)),
+                NextName::Open(_) => {
                     let pointer = protect::is_git(name.as_bytes()) && !self.has_made(&entry.path());
                     if pointer && stop(&entry.path()) {
                         return Ok(true);
@@ -1159,7 +1169,7 @@ impl Keeper {
         }
         for place in &places {
             let named = names().step(State::default(), place.file_name().unwrap_or_default().as_bytes());
-            let is_named = matches!(named, Step::Open(state) if state == state.in_repository());
+            let is_named = matches!(named, NextName::Open(state) if state == state.in_repository());
             let room = self.repositories.len() < REPOSITORIES;
             if !is_named && room && self.repositories.insert(place.clone()) {
                 // What was said of what lies in it was said without knowing.
@@ -1207,8 +1217,8 @@ impl Keeper {
             }
             for (kind, value) in self.redirects(&file) {
                 let base = match kind {
-                    Redirect::FromWorktree => worktree,
-                    Redirect::FromFile => file.parent().unwrap_or(worktree),
+                    ValueBase::FromWorktree => worktree,
+                    ValueBase::FromFile => file.parent().unwrap_or(worktree),
                 };
                 for target in self.meant(base, &value) {
                     // Nobody can open a longer one.
@@ -1221,9 +1231,9 @@ impl Keeper {
                     left -= 1;
                     self.redirect(&target);
                     match kind {
-                        Redirect::FromWorktree => self.keep_ends_of_hooks(&target),
-                        Redirect::FromFile if depth > 0 => pending.push_back((target, depth - 1)),
-                        Redirect::FromFile => self.unseen.add(&file, LEADS_FURTHER),
+                        ValueBase::FromWorktree => self.keep_ends_of_hooks(&target),
+                        ValueBase::FromFile if depth > 0 => pending.push_back((target, depth - 1)),
+                        ValueBase::FromFile => self.unseen.add(&file, LEADS_FURTHER),
                     }
                 }
             }
@@ -1231,7 +1241,7 @@ impl Keeper {
     }
 
     /// Redirects of a file of settings.
-    fn redirects(&mut self, file: &Path) -> Vec<(Redirect, Vec<u8>)> {
+    fn redirects(&mut self, file: &Path) -> Vec<(ValueBase, Vec<u8>)> {
         let text = settings(file).filter(|text| gitconfig::parse(text).is_ok());
         let Some(text) = text else {
             // One that lies outside the user cannot read either, or the session may not know.
@@ -1281,13 +1291,13 @@ impl Keeper {
         }
         let top = root.path.clone();
         match self.ends.insert(path, why) {
-            Kept::Now => {
+            KeepResult::Now => {
                 // What was said of files with several names was said without knowing.
                 self.linked = None;
                 true
             }
-            Kept::Already => false,
-            Kept::Full => {
+            KeepResult::Already => false,
+            KeepResult::Full => {
                 self.unseen.add(&top, LEADS_FURTHER);
                 false
             }
@@ -1307,9 +1317,9 @@ impl survey::Finds for Keeper {
         }
         let root = self.root(&end)?;
         match self.find(&root.path, root.state, &end) {
-            Found::Open(state) if !state.is_free() => {}
+            Match::Open(state) if !state.is_free() => {}
             // In a directory in which nothing is kept, or kept by its name.
-            Found::Open(_) | Found::Kept { .. } => return None,
+            Match::Open(_) | Match::Kept { .. } => return None,
         }
         (self.keep(end.clone(), LED_BY_A_LINK) && is_directory(CWD, &end)).then_some(end)
     }
@@ -1321,7 +1331,7 @@ impl survey::Finds for Keeper {
 
 /// Kind of thing to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MadeKind {
     /// A regular file that an opening makes: nobody has it open, and it has no other name.
     Opened,
     /// Any other, but for these.
@@ -1334,13 +1344,13 @@ pub(super) enum What {
 impl Judgement {
     /// Judgement on a name of a group, or on what lies beneath one. `own` if calls of this session have made what it
     /// lies in.
-    fn of(group: &'static Group, own: bool, beneath: bool) -> Self {
-        let reason = (!own || group.guard == Guard::Closed).then_some(group.reason);
+    fn of(group: &'static NameGroup, own: bool, beneath: bool) -> Self {
+        let reason = (!own || group.guard == NameGuard::Closed).then_some(group.reason);
         let (kept, temporary) = match group.guard {
-            Guard::Temporary if !beneath => (None, reason),
-            Guard::Closed | Guard::Repository | Guard::GitConfig | Guard::Temporary => (reason, None),
+            NameGuard::Temporary if !beneath => (None, reason),
+            NameGuard::Closed | NameGuard::Repository | NameGuard::GitConfig | NameGuard::Temporary => (reason, None),
         };
-        let settings = reason.is_some() && group.guard == Guard::GitConfig && !beneath;
+        let settings = reason.is_some() && group.guard == NameGuard::GitConfig && !beneath;
         Self { kept, temporary, settings, ..Self::default() }
     }
 
@@ -1387,9 +1397,9 @@ impl Judgement {
     /// What lies in it need not be known then, which another session could change, as it could put a directory in a
     /// file's place. A temporary file is its maker's alone; what is granted as a single file, whatever it is called, is
     /// believed for its name.
-    pub(super) fn may_become(&self, other: &Self, what: What) -> bool {
+    pub(super) fn may_become(&self, other: &Self, what: MadeKind) -> bool {
         let keeps_no_more = self.state == other.state || other.state.is_free();
-        keeps_no_more || (what == What::File && (self.is_temporary() || self.single || other.single))
+        keeps_no_more || (what == MadeKind::File && (self.is_temporary() || self.single || other.single))
     }
 
     /// True if it is the name of a file that was granted alone.
@@ -1490,7 +1500,7 @@ mod tests {
         let top = real(directory.path());
         fs::create_dir_all(top.join("theirs/.git"))?;
         std::os::unix::fs::symlink("theirs", top.join("link"))?;
-        let mut keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), Above::default());
+        let mut keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), SettingsAbove::default());
         let git = Judgement { pointer: true, ..Judgement::default() };
         keeper.was_made(&top.join("link/.git"), &git);
         assert!(!keeper.has_made(&top.join("theirs/.git")));
@@ -1507,11 +1517,11 @@ mod tests {
         for name in ["a/b", "c", "d"] {
             fs::create_dir_all(top.join(name))?;
         }
-        let keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), Above::default());
-        let walk = |left| keeper.walk(&top, State::default(), &mut Left::names(left), &mut |_kept| true).ok();
+        let keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), SettingsAbove::default());
+        let walk = |left| keeper.walk(&top, State::default(), &mut LookBudget::names(left), &mut |_kept| true).ok();
         assert_eq!((walk(4), walk(3), walk(0)), (Some(false), None, None));
         let more = |left| {
-            let mut linked = Linked { left: Left::names(left), ..Linked::default() };
+            let mut linked = Linked { left: LookBudget::names(left), ..Linked::default() };
             linked.collect(&top);
             linked.more
         };

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use callgate_policy::plan::SessionPlan;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::protocol::{Answered, Channel, Question, shortened_to};
-use crate::sys::notify::Answer;
+use crate::protocol::{Channel, SyscallAnswer, SyscallQuestion, shortened_to};
+use crate::sys::notify::CallReply;
 
 /// Longest path or reason in a report, bytes. All of a report's fit in a frame, whatever JSON makes of their characters.
 const TEXT: usize = 1024;
@@ -40,8 +40,8 @@ impl Log {
     }
 
     /// Sends a report, if there is room for it.
-    pub(super) fn send(&mut self, question: Question) {
-        let question = Question {
+    pub(super) fn send(&mut self, question: SyscallQuestion) {
+        let question = SyscallQuestion {
             about: question.about.into_iter().take(NAMED).map(|text| shortened_to(TEXT, text)).collect(),
             why: question.why.map(|why| shortened_to(TEXT, why)),
             lost: self.lost,
@@ -55,12 +55,12 @@ impl Log {
 }
 
 /// Answer as the log has it. `None` for a descriptor that the caller has not been given yet.
-pub(super) fn answered(answer: &Answer) -> Option<Answered> {
+pub(super) fn answered(answer: &CallReply) -> Option<SyscallAnswer> {
     match answer {
-        Answer::Return(value) => Some(Answered::Returned(*value)),
-        Answer::Fail(errno) => Some(Answered::Failed(*errno)),
-        Answer::Continue => Some(Answered::Kernel),
-        Answer::Later => Some(Answered::Later),
-        Answer::Fd { .. } => None,
+        CallReply::Return(value) => Some(SyscallAnswer::Returned(*value)),
+        CallReply::Fail(errno) => Some(SyscallAnswer::Failed(*errno)),
+        CallReply::Continue => Some(SyscallAnswer::Kernel),
+        CallReply::Later => Some(SyscallAnswer::Later),
+        CallReply::Fd { .. } => None,
     }
 }

@@ -12,18 +12,18 @@ const HELD: usize = 256;
 
 /// Device and inode, and when it was made, where the file system says so (`STATX_BTIME`, Linux 4.11): numbers are given out
 /// again once a file is gone, but not within one instant.
-pub(super) type Identity = (u64, u64, Option<(i64, u32)>);
+pub(super) type FileIdentity = (u64, u64, Option<(i64, u32)>);
 
 /// Files or directories.
 ///
 /// Invariant: what a file system tells no time of is held open, so that its number is no other's.
 #[derive(Debug, Default)]
-pub(super) struct Made {
-    known: HashMap<Identity, Option<OwnedFd>>,
+pub(super) struct MadeFiles {
+    known: HashMap<FileIdentity, Option<OwnedFd>>,
     held: usize,
 }
 
-impl Made {
+impl MadeFiles {
     /// This was made just now.
     pub(super) fn add(&mut self, what: impl AsFd) {
         let Some(identity) = identity(&what, c"") else { return };
@@ -56,7 +56,7 @@ impl Made {
     }
 
     /// It is no longer of account.
-    pub(super) fn forget(&mut self, identity: Identity) {
+    pub(super) fn forget(&mut self, identity: FileIdentity) {
         if let Some(held) = self.known.remove(&identity) {
             self.held -= usize::from(held.is_some());
         }
@@ -69,7 +69,7 @@ impl Made {
 }
 
 /// Identity of what has a name, which is not followed, or with an empty one the descriptor itself.
-pub(super) fn identity(from: impl AsFd, name: impl rustix::path::Arg) -> Option<Identity> {
+pub(super) fn identity(from: impl AsFd, name: impl rustix::path::Arg) -> Option<FileIdentity> {
     let flags = StatxFlags::INO | StatxFlags::BTIME;
     let stat = rustix::fs::statx(from, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH, flags).ok()?;
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);

@@ -8,12 +8,12 @@ use callgate_policy::envelope::Blocked;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::caller::{Caller, Links, Target};
+use super::caller::{Caller, LastLink, PinnedFile};
 use super::refused::refuse;
-use super::state::{Broker, Handler};
-use crate::sys::notify::{Answer, Notification};
+use super::state::{Broker, NotificationHandler};
+use crate::sys::notify::{CallReply, Notification};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, |b, c, n| chmod(b, c, libc::AT_FDCWD, n.args[0], n.args[1])),
     (libc::SYS_fchmodat, |b, c, n| chmod(b, c, int(n.args[0]), n.args[1], n.args[2])),
@@ -22,9 +22,9 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         set_mode(&target, n.args[1])
     }),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], Links::Follow), n.args[1], n.args[2])),
+    (libc::SYS_chown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], LastLink::Follow), n.args[1], n.args[2])),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_lchown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], Links::Keep), n.args[1], n.args[2])),
+    (libc::SYS_lchown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], LastLink::Keep), n.args[1], n.args[2])),
     (libc::SYS_fchownat, fchownat),
     (libc::SYS_fchown, |b, c, n| {
         let target = b.own_open_fd(c, int(n.args[0]))?;
@@ -33,7 +33,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_utime, |b, c, n| {
         let times = utime_times(c, n.args[1])?;
-        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], LastLink::Follow)?;
         set_times(&target, &times)
     }),
     #[cfg(target_arch = "x86_64")]
@@ -45,17 +45,17 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         if n.args[1].cast_signed() < 0 {
             return Err(libc::EINVAL);
         }
-        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], LastLink::Follow)?;
         truncate(&target, n.args[1])
     }),
-    (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
-    (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
+    (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, LastLink::Follow)),
+    (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, LastLink::Keep)),
     (libc::SYS_fsetxattr, |b, c, n| {
         let attribute = Attribute::of(c, n)?;
         attribute.set(&b.own_open_fd(c, int(n.args[0]))?)
     }),
-    (libc::SYS_removexattr, |b, c, n| removexattr(b, c, n, Links::Follow)),
-    (libc::SYS_lremovexattr, |b, c, n| removexattr(b, c, n, Links::Keep)),
+    (libc::SYS_removexattr, |b, c, n| removexattr(b, c, n, LastLink::Follow)),
+    (libc::SYS_lremovexattr, |b, c, n| removexattr(b, c, n, LastLink::Keep)),
     (libc::SYS_fremovexattr, |b, c, n| {
         let name = attribute_name(c, n.args[1])?;
         remove_attribute(&b.own_open_fd(c, int(n.args[0]))?, &name)
@@ -67,7 +67,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     clippy::disallowed_methods,
     reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
 )]
-fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
+fn truncate(target: &PinnedFile, length: u64) -> Result<CallReply, i32> {
     let raw = rustix::io::Errno::raw_os_error;
     let stat = rustix::fs::fstat(&target.fd).map_err(raw)?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -84,7 +84,7 @@ fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
     let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
     let file = rustix::fs::open(link, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
     rustix::fs::ftruncate(&file, length).map_err(raw)?;
-    Ok(Answer::Return(0))
+    Ok(CallReply::Return(0))
 }
 
 /// A C `int` argument: its low 32 bits, whatever the caller put above them (D5).
@@ -94,16 +94,16 @@ pub(super) fn int(argument: u64) -> i32 {
 
 impl Broker {
     /// Target of a name, if it lies where the call may write.
-    fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: Links) -> Result<Target, i32> {
+    fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: LastLink) -> Result<PinnedFile, i32> {
         let path = caller.path(path)?;
-        if links == Links::Keep && caller.own_descriptor(path.as_bytes()).is_some() {
+        if links == LastLink::Keep && caller.own_descriptor(path.as_bytes()).is_some() {
             // The link in /proc itself.
             return Err(libc::EPERM);
         }
         self.own(caller, caller.open(dirfd, &path, links)?)
     }
 
-    fn own(&mut self, caller: &Caller<'_>, target: Target) -> Result<Target, i32> {
+    fn own(&mut self, caller: &Caller<'_>, target: PinnedFile) -> Result<PinnedFile, i32> {
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
         if self.call(caller)?.written.grant_of(target.path()?, &stat).is_none() {
             return Err(libc::EACCES);
@@ -113,19 +113,19 @@ impl Broker {
     }
 
     /// Target of an empty path.
-    fn own_start(&mut self, caller: &Caller<'_>, dirfd: i32) -> Result<Target, i32> {
+    fn own_start(&mut self, caller: &Caller<'_>, dirfd: i32) -> Result<PinnedFile, i32> {
         if dirfd == libc::AT_FDCWD { self.own(caller, caller.open_start(dirfd)?) } else { self.own_fd(caller, dirfd) }
     }
 
     /// Target of a descriptor for a call that takes none that was opened with O_PATH.
-    fn own_open_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
+    fn own_open_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<PinnedFile, i32> {
         let target = self.own_fd(caller, number)?;
         if caller.is_path_fd(number)? { Err(libc::EBADF) } else { Ok(target) }
     }
 
     /// Target of a descriptor, if it lies where the call may write; or a file without a name that the call has opened
     /// for writing (a removed temporary file, a memfd).
-    fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
+    fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<PinnedFile, i32> {
         let target = caller.open_fd(number)?;
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
         if let Ok(path) = target.path() {
@@ -140,7 +140,7 @@ impl Broker {
 }
 
 /// The path by which this process reaches a descriptor without the right to read or write.
-fn by_proc(target: &Target) -> String {
+fn by_proc(target: &PinnedFile) -> String {
     format!("/proc/self/fd/{}", target.fd.as_raw_fd())
 }
 
@@ -148,10 +148,10 @@ fn errno(e: rustix::io::Errno) -> i32 {
     e.raw_os_error()
 }
 
-const DONE: Answer = Answer::Return(0);
+const DONE: CallReply = CallReply::Return(0);
 
-fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: u64) -> Result<Answer, i32> {
-    let target = broker.own_path(caller, dirfd, path, Links::Follow)?;
+fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: u64) -> Result<CallReply, i32> {
+    let target = broker.own_path(caller, dirfd, path, LastLink::Follow)?;
     set_mode(&target, mode)
 }
 
@@ -159,7 +159,7 @@ fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: 
     clippy::disallowed_methods,
     reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
 )]
-fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
+fn set_mode(target: &PinnedFile, mode: u64) -> Result<CallReply, i32> {
     let mode = (mode as u32) & 0o7777;
     // A set-user-ID program left in the workspace would lend the owner's identity, root's perhaps, to whoever runs it.
     if mode & 0o6000 != 0 {
@@ -172,7 +172,7 @@ fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
     Ok(DONE)
 }
 
-fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let (dirfd, flags) = (int(n.args[0]), int(n.args[4]));
     if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
         return Err(libc::EINVAL);
@@ -182,22 +182,28 @@ fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Resul
         let target = broker.own_start(caller, dirfd)?;
         return set_owner(broker, caller, &target, n.args[2], n.args[3]);
     }
-    let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
+    let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
     chown(broker, caller, (dirfd, n.args[1], links), n.args[2], n.args[3])
 }
 
 fn chown(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    (dirfd, path, links): (i32, u64, Links),
+    (dirfd, path, links): (i32, u64, LastLink),
     uid: u64,
     gid: u64,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     let target = broker.own_path(caller, dirfd, path, links)?;
     set_owner(broker, caller, &target, uid, gid)
 }
 
-fn set_owner(broker: &mut Broker, caller: &Caller<'_>, target: &Target, uid: u64, gid: u64) -> Result<Answer, i32> {
+fn set_owner(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    target: &PinnedFile,
+    uid: u64,
+    gid: u64,
+) -> Result<CallReply, i32> {
     // -1: leave as it is (chown(2)).
     let id = |raw: u64| Some(raw as u32).filter(|id| *id != u32::MAX);
     let (uid, gid) = (id(uid).map(Uid::from_raw), id(gid).map(Gid::from_raw));
@@ -209,18 +215,18 @@ fn set_owner(broker: &mut Broker, caller: &Caller<'_>, target: &Target, uid: u64
     }
 }
 
-fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times: u64) -> Result<Answer, i32> {
+fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times: u64) -> Result<CallReply, i32> {
     let times = timestamps(caller, times, 1_000)?;
     if path == 0 && dirfd != libc::AT_FDCWD {
         // futimesat(fd, NULL, times) means the descriptor itself.
         let target = broker.own_open_fd(caller, dirfd)?;
         return set_times(&target, &times);
     }
-    let target = broker.own_path(caller, dirfd, path, Links::Follow)?;
+    let target = broker.own_path(caller, dirfd, path, LastLink::Follow)?;
     set_times(&target, &times)
 }
 
-fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let (dirfd, path, flags) = (int(n.args[0]), n.args[1], int(n.args[3]));
     let times = timestamps(caller, n.args[2], 1)?;
     let omitted = |time: &Timespec| time.tv_nsec == libc::UTIME_OMIT;
@@ -237,13 +243,13 @@ fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Resu
     } else if flags & libc::AT_EMPTY_PATH != 0 && caller.path(path)?.is_empty() {
         broker.own_start(caller, dirfd)?
     } else {
-        let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
+        let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
         broker.own_path(caller, dirfd, path, links)?
     };
     set_times(&target, &times)
 }
 
-fn set_times(target: &Target, times: &Timestamps) -> Result<Answer, i32> {
+fn set_times(target: &PinnedFile, times: &Timestamps) -> Result<CallReply, i32> {
     rustix::fs::utimensat(target.fd.as_fd(), "", times, AtFlags::EMPTY_PATH).map_err(errno)?;
     Ok(DONE)
 }
@@ -285,7 +291,7 @@ fn utime_times(caller: &Caller<'_>, address: u64) -> Result<Timestamps, i32> {
     Ok(Timestamps { last_access: second(0..8), last_modification: second(8..16) })
 }
 
-fn setxattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+fn setxattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: LastLink) -> Result<CallReply, i32> {
     let attribute = Attribute::of(caller, n)?;
     let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
     refuse_link(&target)?;
@@ -318,13 +324,13 @@ impl Attribute {
         clippy::disallowed_methods,
         reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
     )]
-    fn set(&self, target: &Target) -> Result<Answer, i32> {
+    fn set(&self, target: &PinnedFile) -> Result<CallReply, i32> {
         rustix::fs::setxattr(by_proc(target), &self.name, &self.value, self.flags).map_err(errno)?;
         Ok(DONE)
     }
 }
 
-fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: LastLink) -> Result<CallReply, i32> {
     let name = attribute_name(caller, n.args[1])?;
     let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
     refuse_link(&target)?;
@@ -335,7 +341,7 @@ fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links
     clippy::disallowed_methods,
     reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
 )]
-fn remove_attribute(target: &Target, name: &CString) -> Result<Answer, i32> {
+fn remove_attribute(target: &PinnedFile, name: &CString) -> Result<CallReply, i32> {
     rustix::fs::removexattr(by_proc(target), name).map_err(errno)?;
     Ok(DONE)
 }
@@ -347,7 +353,7 @@ fn attribute_name(caller: &Caller<'_>, address: u64) -> Result<CString, i32> {
 }
 
 /// A link's own attributes cannot be reached through a descriptor of it; user attributes it cannot have (xattr(7)).
-fn refuse_link(target: &Target) -> Result<(), i32> {
+fn refuse_link(target: &PinnedFile) -> Result<(), i32> {
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink { Err(libc::EPERM) } else { Ok(()) }
 }

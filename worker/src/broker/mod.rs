@@ -55,38 +55,38 @@ use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateKind, SessionP
 use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::calls::Calls;
-use self::changes::Notices;
-use self::gate::Gate;
+use self::calls::RunningCalls;
+use self::changes::ChangeNotices;
+use self::gate::ExecGate;
 use self::keeper::Keeper;
 use self::log::Log;
 use self::mounts::Mounts;
-use self::network::Network;
+use self::network::EgressEnd;
 use self::objects::AllObjects;
-use self::state::{Broker, Handler, Masks, Private, locked, open_own};
+use self::state::{Broker, Masks, NotificationHandler, Private, locked, open_own};
 use self::together::HandOver;
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
-use crate::directory::{self, Directory};
+use crate::directory::{self, OwnDirectory};
 use crate::family;
 use crate::filters;
 use crate::protocol::{
-    Channel, FRAME_MAX, Message, Received, SessionFds, SessionReply, SessionSteps, StepFailure, Threads,
+    Channel, ChannelMessage, FRAME_MAX, Received, SessionFds, SessionReply, SessionSteps, StepFailure, Threads,
 };
 use crate::sys::fd;
 use crate::sys::notify;
 use crate::sys::process::{self, Fork, OneThread, Pid};
-use crate::toolset::Tools;
-use crate::worker::{Attempts, Programs, Readers};
-use crate::zygote::{Links, Trade as _, Zygote};
+use crate::toolset::StaticToolset;
+use crate::worker::{AblatedAttempts, Programs, Readers};
+use crate::zygote::{ReadyZygote, Trade as _, ZygoteLinks};
 
 /// Settles in its namespaces, if it has any of its own, and does what [`run_settled`] does.
 pub(crate) fn run(
     plan: &SessionPlan,
     supervisor: &Channel,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     egress: Option<Channel>,
-    tools: Tools,
+    tools: StaticToolset,
 ) -> i32 {
     let settled = match plan.strength {
         Strength::Namespaces => namespace::settle(plan.identity),
@@ -103,9 +103,9 @@ pub(crate) fn run(
 pub(crate) fn run_settled(
     plan: &SessionPlan,
     supervisor: &Channel,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     egress: Option<Channel>,
-    tools: Tools,
+    tools: StaticToolset,
 ) -> i32 {
     match start(plan, supervisor, directories, egress, tools) {
         Ok(session) => i32::from(session.serve(supervisor).is_err()) * 70,
@@ -125,19 +125,19 @@ enum ZygoteReply {
     Failed(StepFailure),
 }
 
-impl Message for ZygoteReply {
+impl ChannelMessage for ZygoteReply {
     const LONGEST: usize = FRAME_MAX;
 }
 
 fn start(
     plan: &SessionPlan,
     supervisor: &Channel,
-    directories: &[Directory],
+    directories: &[OwnDirectory],
     egress: Option<Channel>,
-    tools: Tools,
-) -> Result<Served, StepFailure> {
+    tools: StaticToolset,
+) -> Result<ServedSession, StepFailure> {
     let kept = egress.iter().map(Channel::as_fd).chain([supervisor.as_fd()]);
-    let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain(kept).collect();
+    let keep: Vec<_> = directories.iter().map(OwnDirectory::as_fd).chain(kept).collect();
     fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range"))?;
     process::ignore_children().map_err(failure(Step::Family, "ignore SIGCHLD"))?;
     family::become_subreaper().map_err(failure(Step::Family, "become a subreaper"))?;
@@ -153,7 +153,7 @@ fn start(
         Strength::Namespaces => namespace::own_network(),
         Strength::Landlock => None,
     };
-    let egress = Network::begin(plan, egress)?;
+    let egress = EgressEnd::begin(plan, egress)?;
     let (mut common, procfs) = session::enter(plan)?;
     fill_home(plan, directories)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
@@ -182,7 +182,7 @@ fn start(
             true => landlock::signal_scope(plan.landlock_abi)?,
             false => None,
         },
-        attempts: Attempts::of(plan),
+        attempts: AblatedAttempts::of(plan),
         tools,
     };
     let terminals = session::terminals(plan)?;
@@ -193,14 +193,14 @@ fn start(
         can_read_callers()?;
         judged.push(done(Step::KeptNames, "the broker is the one writer of trees with kept names"));
     }
-    let mut calls = Calls::new(plan);
+    let mut calls = RunningCalls::new(plan);
     let mut gate = None;
     let mut watchdogs = None;
     if plan.debug {
         judged.push(debug::confirm(plan, one_thread)?);
     }
     if let Some(found) = confined.found {
-        let made = Gate::make(plan, (found, may_read), calls.writable(), one_thread)?;
+        let made = ExecGate::make(plan, (found, may_read), calls.writable(), one_thread)?;
         judged.push(made.step);
         (gate, watchdogs) = (Some(made.gate), made.watchdogs);
     }
@@ -210,7 +210,7 @@ fn start(
     }
     // It holds some for each call, and what it forked before keeps the limit that it was given.
     limit::open_files_as_many();
-    let notices = Notices::new().map_err(failure(Step::Channels, "make a file for notices"))?;
+    let notices = ChangeNotices::new().map_err(failure(Step::Channels, "make a file for notices"))?;
     let keeper = Keeper::new(plan, &mounts, above)?;
     if let Some(egress) = &egress {
         common.push(egress.confirm()?);
@@ -264,11 +264,11 @@ fn start(
         .send(&SessionReply::Ready { steps, fds }, &ends)
         .map_err(failure(Step::Channels, "report to the supervisor"))?;
     let watchdogs = watchdogs.map(|(tracers, _)| tracers);
-    Ok(Served { broker, zygotes, watchdogs, _readers: readers_link })
+    Ok(ServedSession { broker, zygotes, watchdogs, _readers: readers_link })
 }
 
 /// Puts into the session's `HOME` what it begins with, as the session's user and before any program has started.
-fn fill_home(plan: &SessionPlan, directories: &[Directory]) -> Result<(), StepFailure> {
+fn fill_home(plan: &SessionPlan, directories: &[OwnDirectory]) -> Result<(), StepFailure> {
     if plan.gitconfig.is_empty() {
         return Ok(());
     }
@@ -305,7 +305,7 @@ impl Child {
     fn fork(
         one_thread: OneThread,
         umask: rustix::fs::Mode,
-        run: impl FnOnce(Links) -> io::Result<()>,
+        run: impl FnOnce(ZygoteLinks) -> io::Result<()>,
     ) -> Result<Self, StepFailure> {
         let pair = || Channel::pair().map_err(failure(Step::Channels, "socketpair"));
         let ((supervisors, supervisor), (link, broker)) = (pair()?, pair()?);
@@ -313,7 +313,7 @@ impl Child {
             Fork::Child => {
                 drop((supervisors, link));
                 rustix::process::umask(umask);
-                process::exit_now(i32::from(run(Links { supervisor, broker }).is_err()) * 70)
+                process::exit_now(i32::from(run(ZygoteLinks { supervisor, broker }).is_err()) * 70)
             }
             Fork::Parent(pid) => Ok(Self { pid, link, supervisors }),
         }
@@ -339,12 +339,19 @@ impl Child {
 }
 
 /// The life of the readers' zygote.
-fn start_readers((plan, tools): (&SessionPlan, Tools), directories: &[Directory], links: Links) -> io::Result<()> {
-    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan), tools })?;
+fn start_readers(
+    (plan, tools): (&SessionPlan, StaticToolset),
+    directories: &[OwnDirectory],
+    links: ZygoteLinks,
+) -> io::Result<()> {
+    let zygote = ReadyZygote::new(
+        links,
+        Readers { landlock_abi: plan.landlock_abi, attempts: AblatedAttempts::of(plan), tools },
+    )?;
     // Closed again once the rules are bound to what they name.
     let close_all_but =
         |keep: &[BorrowedFd<'_>]| fd::close_all_but(keep).map_err(failure(Step::CloseFds, "close_range"));
-    let needed: Vec<_> = directories.iter().map(Directory::as_fd).chain(zygote.keep()).collect();
+    let needed: Vec<_> = directories.iter().map(OwnDirectory::as_fd).chain(zygote.keep()).collect();
     let confined = close_all_but(&needed)
         .and_then(|()| session::confine_readers(plan, directories, || close_all_but(&zygote.keep())));
     match confined {
@@ -373,7 +380,7 @@ fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
 }
 
 /// The life of the programs' zygote, or of the session's only worker.
-fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
+fn start_programs(plan: &SessionPlan, links: ZygoteLinks, trade: Programs) -> io::Result<()> {
     let mut keep = vec![links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
     keep.extend(trade.procfs.iter().chain(&trade.signal_scope).map(OwnedFd::as_fd));
     keep.extend(trade.reading.iter().map(|(ruleset, _)| ruleset.as_fd()));
@@ -401,14 +408,14 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
         Err(failed) => return links.broker.send(&ZygoteReply::Failed(failed), &[]),
     }
     match plan.calls {
-        CallCount::Many => Zygote::new(links, trade)?.run(),
+        CallCount::Many => ReadyZygote::new(links, trade)?.run(),
         CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker, Threads::Never, None)),
     }
 }
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
-fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 10] = [
+fn handlers() -> HashMap<i64, NotificationHandler> {
+    let groups: [&[(libc::c_long, NotificationHandler)]; 10] = [
         debug::HANDLERS,
         exec::HANDLERS,
         files::HANDLERS,
@@ -424,7 +431,7 @@ fn handlers() -> HashMap<i64, Handler> {
 }
 
 /// A session that is served.
-struct Served {
+struct ServedSession {
     broker: Broker,
     /// Each zygote's pidfd.
     zygotes: Vec<OwnedFd>,
@@ -434,7 +441,7 @@ struct Served {
     _readers: Option<Channel>,
 }
 
-impl Served {
+impl ServedSession {
     /// Until the supervisor is gone, or nobody is left to be served; then ends what still runs.
     ///
     /// Questions have a thread of their own, which waits in the kernel on the listener itself: only so is it handed the asker's
@@ -448,7 +455,7 @@ impl Served {
         let hearing = Hearing {
             supervisor: Channel::from(supervisor.as_fd().try_clone_to_owned()?),
             registrations: broker.registrations.clone(),
-            egress: broker.egress.as_ref().map(Network::channel),
+            egress: broker.egress.as_ref().map(EgressEnd::channel),
         };
         let broker = Arc::new(Mutex::new(broker));
         let tracer = Tracer::of(&broker, watchdogs)?;
@@ -615,15 +622,15 @@ mod tests {
     use std::str::FromStr as _;
 
     use callgate_policy::plan::Starter;
-    use callgate_policy::plan::seccomp::{Action, Verdict, base};
+    use callgate_policy::plan::seccomp::{CallAction, CallVerdict, base};
 
     use super::*;
 
-    fn asks(action: &Action) -> bool {
+    fn asks(action: &CallAction) -> bool {
         match action {
-            Action::Always(verdict) => *verdict == Verdict::Notify,
-            Action::Args { rules, otherwise } => {
-                *otherwise == Verdict::Notify || rules.iter().any(|rule| rule.then == Verdict::Notify)
+            CallAction::Always(verdict) => *verdict == CallVerdict::Notify,
+            CallAction::Args { rules, otherwise } => {
+                *otherwise == CallVerdict::Notify || rules.iter().any(|rule| rule.then == CallVerdict::Notify)
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::protect::{Found, State, names};
+use callgate_policy::plan::protect::{Match, State, names};
 use callgate_policy::step::Step;
 
 use super::paths::lies_in;
@@ -21,7 +21,7 @@ pub(super) struct Mounts(Vec<Mount>);
 
 /// A tree or a single name that was granted for writing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Granted<'a> {
+pub(super) struct GrantedTree<'a> {
     pub(super) path: &'a Path,
     /// True if its own path says what is kept in it, not only other grants.
     pub(super) is_tree: bool,
@@ -29,13 +29,13 @@ pub(super) struct Granted<'a> {
 
 /// Another name of what has one in a granted tree.
 #[derive(Debug, Clone)]
-pub(super) struct Alias {
+pub(super) struct AliasName {
     /// The one in a granted tree.
     local: PathBuf,
     /// The other, unless only its file system knows it.
     other: Option<PathBuf>,
     /// Judgement of the other place, where it lies in no granted tree.
-    outside: Found,
+    outside: Match,
 }
 
 /// Part of the file system of a mount, as it is seen in a granted tree.
@@ -44,7 +44,7 @@ struct Window<'a> {
     mount: &'a Mount,
     root: PathBuf,
     /// It is all that was granted: by this name, so that no part of the name is held against it.
-    granted: Option<Granted<'a>>,
+    granted: Option<GrantedTree<'a>>,
 }
 
 impl Mounts {
@@ -53,7 +53,7 @@ impl Mounts {
     }
 
     /// The other names of what lies in granted trees, as far as they make a difference.
-    pub(super) fn aliases(&self, granted: &[Granted<'_>]) -> Result<Vec<Alias>, StepFailure> {
+    pub(super) fn aliases(&self, granted: &[GrantedTree<'_>]) -> Result<Vec<AliasName>, StepFailure> {
         let windows = self.windows(granted)?;
         let mut aliases = Vec::new();
         for window in &windows {
@@ -69,7 +69,7 @@ impl Mounts {
     }
 
     /// Granted trees, and what is mounted in them.
-    fn windows<'a>(&'a self, granted: &[Granted<'a>]) -> Result<Vec<Window<'a>>, StepFailure> {
+    fn windows<'a>(&'a self, granted: &[GrantedTree<'a>]) -> Result<Vec<Window<'a>>, StepFailure> {
         let mut windows = Vec::new();
         let mut unknown = None;
         for &tree in granted {
@@ -113,7 +113,7 @@ impl Mounts {
 
 impl Window<'_> {
     /// Its name, or that of a part of it, by a mount of the same file system; `at` is none for the file system itself.
-    fn alias(&self, root: &Path, at: Option<&Path>) -> Option<Alias> {
+    fn alias(&self, root: &Path, at: Option<&Path>) -> Option<AliasName> {
         let base = at.unwrap_or(Path::new("/"));
         let (local, other) = match (self.root.strip_prefix(root), root.strip_prefix(&self.root)) {
             (Ok(rest), _) => (self.path.clone(), joined(base, rest)),
@@ -122,22 +122,22 @@ impl Window<'_> {
         };
         let bytes = other.as_os_str().as_bytes();
         let outside = match self.granted.filter(|_| local == self.path) {
-            Some(granted) if granted.is_tree => Found::Open(names().root(bytes)),
-            Some(_) => Found::Open(State::FREE),
+            Some(granted) if granted.is_tree => Match::Open(names().root(bytes)),
+            Some(_) => Match::Open(State::FREE),
             None => names().find(State::default(), bytes),
         };
-        (local != other).then(|| Alias { local, other: at.is_some().then_some(other), outside })
+        (local != other).then(|| AliasName { local, other: at.is_some().then_some(other), outside })
     }
 }
 
-impl Alias {
-    fn makes_a_difference(&self, granted: &[Granted<'_>]) -> bool {
-        let is_granted = |tree: &Granted<'_>| {
+impl AliasName {
+    fn makes_a_difference(&self, granted: &[GrantedTree<'_>]) -> bool {
+        let is_granted = |tree: &GrantedTree<'_>| {
             self.other.as_ref().is_some_and(|other| lies_in(other, tree.path) || lies_in(tree.path, other))
         };
         let keeps = match self.outside {
-            Found::Kept { .. } => true,
-            Found::Open(state) => state.is_begun(),
+            Match::Kept { .. } => true,
+            Match::Open(state) => state.is_begun(),
         };
         keeps || granted.iter().any(is_granted)
     }
@@ -146,7 +146,7 @@ impl Alias {
         &self.local
     }
 
-    pub(super) fn outside(&self) -> Found {
+    pub(super) fn outside(&self) -> Match {
         self.outside
     }
 
@@ -187,10 +187,11 @@ mod tests {
         };
         let text: String = mounts.iter().enumerate().map(line).collect();
         let mounts = Mounts(mountinfo::parse(text.as_bytes()).unwrap());
-        let granted: Vec<_> = granted.iter().map(|path| Granted { path: Path::new(*path), is_tree: true }).collect();
+        let granted: Vec<_> =
+            granted.iter().map(|path| GrantedTree { path: Path::new(*path), is_tree: true }).collect();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let shown = |alias: &Alias| {
-            let keeps = !matches!(alias.outside, Found::Open(state) if !state.is_begun());
+        let shown = |alias: &AliasName| {
+            let keeps = !matches!(alias.outside, Match::Open(state) if !state.is_begun());
             (text(&alias.local), alias.other.as_deref().map(text), keeps)
         };
         mounts.aliases(&granted).unwrap().iter().map(shown).collect()
@@ -240,7 +241,7 @@ mod tests {
     fn a18_what_cannot_be_told_is_refused() {
         let mounts = |lines: &[u8]| mountinfo::parse(lines).map(Mounts);
         assert!(mounts(b"1 0 8:1 / /w\\04 rw - ext4 a rw\n").is_none() && mounts(b"1 0 8:1 /\n").is_none());
-        let tree = |path| Granted { path: Path::new(path), is_tree: true };
+        let tree = |path| GrantedTree { path: Path::new(path), is_tree: true };
         let chroot = mounts(b"1 0 8:1 /c/w/x /w/x rw - ext4 a rw\n").unwrap();
         assert!(chroot.aliases(&[tree("/w")]).is_err());
         assert!(chroot.aliases(&[tree("/v")]).unwrap().is_empty(), "the control: nothing that is granted is a mount");

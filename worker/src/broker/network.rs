@@ -17,7 +17,9 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt
 
 use crate::apply::{done, failure};
 use crate::egress::BACKLOG;
-use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
+use crate::protocol::{
+    Channel, ConnectTarget, ConnectionMade, FromEgress, Reach, Reached, Received, Serve, StepFailure, ToEgress,
+};
 use crate::sys;
 
 /// Most bytes of questions for names that wait to be read. The kernel takes twice as much, for what it needs besides.
@@ -28,14 +30,14 @@ const COUNTING: u16 = 10_000; // milliseconds
 const DNS: u16 = 53;
 
 /// The broker's end of egress.
-pub(super) struct Network {
+pub(super) struct EgressEnd {
     egress: Arc<Channel>,
     /// The port on loopback where egress takes connections, in the network of the session's calls.
     port: u16,
     granted: plan::Network,
 }
 
-impl Network {
+impl EgressEnd {
     /// Makes the sockets on which egress listens, in the network of the session's calls, and hands them over. With namespaces
     /// it takes the privileges that they brought.
     pub(super) fn begin(session: &SessionPlan, egress: Option<Channel>) -> Result<Option<Self>, StepFailure> {
@@ -87,7 +89,7 @@ impl Network {
     }
 
     /// Target of a call's connection to an address.
-    pub(super) fn target(&self, wanted: SocketAddr) -> Target {
+    pub(super) fn target(&self, wanted: SocketAddr) -> ConnectTarget {
         target(wanted, &self.granted)
     }
 
@@ -97,8 +99,8 @@ impl Network {
         (call, within): (u64, Option<plan::Network>),
         socket: &OwnedFd,
         family: AddressFamily,
-        to: Target,
-    ) -> Result<Asked, i32> {
+        to: ConnectTarget,
+    ) -> Result<PendingConnection, i32> {
         let errno = rustix::io::Errno::raw_os_error;
         let v6 = family == AddressFamily::INET6;
         if bound_to(socket).map_err(errno)?.port() == 0 {
@@ -126,7 +128,7 @@ impl Network {
         // Without egress there is no network.
         self.egress.send(&reach, &[theirs.as_fd()]).map_err(|_gone| libc::ENETUNREACH)?;
         let ip = if v6 { IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped()) } else { Ipv4Addr::LOCALHOST.into() };
-        Ok(Asked { answer: ours, at: SocketAddr::new(ip, self.port) })
+        Ok(PendingConnection { answer: ours, at: SocketAddr::new(ip, self.port) })
     }
 
     /// A call begins that may reach less than its session.
@@ -161,28 +163,28 @@ impl Network {
     }
 }
 
-fn target(wanted: SocketAddr, granted: &plan::Network) -> Target {
+fn target(wanted: SocketAddr, granted: &plan::Network) -> ConnectTarget {
     let host = Host::Address(wanted.ip());
     // A grant of all ports of a network is hardly one of its name servers, and must not take the names away.
     let names_port = |pattern: &&HostPattern| pattern.ports().ranges().any(|ports| ports == (DNS..=DNS));
     let is_server_granted = || granted.hosts.iter().filter(names_port).any(|pattern| pattern.covers(&host, DNS));
     if wanted == SocketAddr::from(plan::PROXY) {
-        Target::Proxy
+        ConnectTarget::Proxy
     } else if wanted == SocketAddr::from(plan::NAMES) || (wanted.port() == DNS && !is_server_granted()) {
-        Target::Names
+        ConnectTarget::Names
     } else {
-        Target::Address(wanted)
+        ConnectTarget::Address(wanted)
     }
 }
 
 /// A connection that egress was asked for.
-pub(super) struct Asked {
+pub(super) struct PendingConnection {
     answer: Channel,
     /// Where to connect to.
     pub(super) at: SocketAddr,
 }
 
-impl Asked {
+impl PendingConnection {
     /// Waits for the answer. `refused` is the error if it was not granted.
     pub(super) fn granted(&self, refused: i32) -> Result<(), i32> {
         match self.answer.receive() {
@@ -201,9 +203,9 @@ impl Asked {
         // Fails for a socket that is connected no more.
         let is_connected = || rustix::net::getpeername(socket).is_ok();
         let taken = is_connected()
-            && self.answer.send(&Made::Connected, &[]).is_ok()
+            && self.answer.send(&ConnectionMade::Connected, &[]).is_ok()
             && matches!(self.answer.receive(), Ok(Received::Message(Reached::Taken, _)));
-        if !(taken && is_connected() && self.answer.send(&Made::Sure, &[]).is_ok()) {
+        if !(taken && is_connected() && self.answer.send(&ConnectionMade::Sure, &[]).is_ok()) {
             // One that is connected to nobody has ended.
             let _ended: rustix::io::Result<()> = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
@@ -243,10 +245,10 @@ mod tests {
             ("198.18.0.1:53", "198.18.0.1:53"),
             ("10.0.0.1:53", "10.0.0.2:53"),
         ] {
-            assert_eq!(target(wanted, granted), Target::Names, "{granted}");
+            assert_eq!(target(wanted, granted), ConnectTarget::Names, "{granted}");
         }
         for (wanted, granted) in [("10.0.0.1:53", "10.0.0.1:53"), ("10.0.0.1:54", "10.0.0.0/8:*")] {
-            assert_eq!(target(wanted, granted), Target::Address(wanted.parse().unwrap()), "{granted}");
+            assert_eq!(target(wanted, granted), ConnectTarget::Address(wanted.parse().unwrap()), "{granted}");
         }
     }
 }

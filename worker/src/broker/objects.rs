@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::sys::ipc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Memory,
     Semaphores,
     Messages,
 }
 
-impl Kind {
+impl ObjectKind {
     pub(super) fn remove(self, id: i32) -> std::io::Result<()> {
         match self {
             Self::Memory => ipc::shm_remove(id),
@@ -25,30 +25,30 @@ impl Kind {
 /// A call's objects. Dropped with the call, and with it everything in it.
 pub(super) struct Objects {
     /// Each with the bytes that it can come to: memory that belongs to no process.
-    pub(super) ids: HashMap<(Kind, i32), u64>,
-    pub(super) keys: HashMap<(Kind, i32), i32>,
+    pub(super) ids: HashMap<(ObjectKind, i32), u64>,
+    pub(super) keys: HashMap<(ObjectKind, i32), i32>,
     pub(super) all: AllObjects,
 }
 
 /// The objects of all calls of a session. They have a lock of their own, under which nothing waits, so that the session's end can
 /// remove them while the broker's lock is held.
 #[derive(Clone, Default)]
-pub(super) struct AllObjects(Arc<Mutex<Known>>);
+pub(super) struct AllObjects(Arc<Mutex<KnownObjects>>);
 
 #[derive(Default)]
-struct Known {
-    ids: HashSet<(Kind, i32)>,
+struct KnownObjects {
+    ids: HashSet<(ObjectKind, i32)>,
     /// True if the session has ended: no more are made.
     closed: bool,
 }
 
 impl AllObjects {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownObjects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes one, unless the session has ended.
-    pub(super) fn make(&self, kind: Kind, make: impl FnOnce() -> std::io::Result<i32>) -> Result<i32, i32> {
+    pub(super) fn make(&self, kind: ObjectKind, make: impl FnOnce() -> std::io::Result<i32>) -> Result<i32, i32> {
         let mut known = self.known();
         if known.closed {
             return Err(libc::EPERM);
@@ -58,12 +58,12 @@ impl AllObjects {
         Ok(id)
     }
 
-    fn forget(&self, kind: Kind, id: i32) {
+    fn forget(&self, kind: ObjectKind, id: i32) {
         self.known().ids.remove(&(kind, id));
     }
 
     /// Removes one, if it is still the broker's.
-    fn remove(&self, kind: Kind, id: i32) {
+    fn remove(&self, kind: ObjectKind, id: i32) {
         let mut known = self.known();
         if known.ids.remove(&(kind, id)) {
             remove(kind, id);
@@ -79,8 +79,8 @@ impl AllObjects {
 }
 
 /// Removes an object, if it is still the broker's.
-fn remove(kind: Kind, id: i32) {
-    if kind != Kind::Memory || is_of_the_broker(id) {
+fn remove(kind: ObjectKind, id: i32) {
+    if kind != ObjectKind::Memory || is_of_the_broker(id) {
         // Removed by the call itself in the meantime: as well.
         drop(kind.remove(id));
     }
@@ -94,18 +94,18 @@ impl Objects {
 
     /// True if an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
     /// removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one day.
-    pub(super) fn is_own(&mut self, kind: Kind, id: i32) -> bool {
+    pub(super) fn is_own(&mut self, kind: ObjectKind, id: i32) -> bool {
         if !self.ids.contains_key(&(kind, id)) {
             return false;
         }
-        let is_there = kind != Kind::Memory || is_of_the_broker(id);
+        let is_there = kind != ObjectKind::Memory || is_of_the_broker(id);
         if !is_there {
             self.forget(kind, id);
         }
         is_there
     }
 
-    pub(super) fn forget(&mut self, kind: Kind, id: i32) -> Option<u64> {
+    pub(super) fn forget(&mut self, kind: ObjectKind, id: i32) -> Option<u64> {
         self.keys.retain(|(k, _), known| !(*k == kind && *known == id));
         self.all.forget(kind, id);
         self.ids.remove(&(kind, id))

@@ -13,11 +13,11 @@ use rustix::thread::CpuSet;
 
 use super::caller::{Caller, process_of};
 use super::metadata::int;
-use super::state::{Broker, Handler};
-use crate::sys::notify::{Answer, Notification};
+use super::state::{Broker, NotificationHandler};
+use crate::sys::notify::{CallReply, Notification};
 use crate::sys::process::{self, Pid, SignalInfo, pidfd_signal};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     (libc::SYS_pidfd_open, pidfd_open),
     (libc::SYS_sched_setaffinity, set_affinity),
     (libc::SYS_sched_setscheduler, of_oneself),
@@ -34,7 +34,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_pidfd_send_signal, pidfd_send_signal),
 ];
 
-const DONE: Result<Answer, i32> = Ok(Answer::Return(0));
+const DONE: Result<CallReply, i32> = Ok(CallReply::Return(0));
 
 /// True if a number is that of the calling thread or of its process. It stays theirs until they have ended, and then
 /// nothing is carried out.
@@ -50,8 +50,8 @@ fn is_own_thread(caller: &Caller<'_>, tid: Pid) -> bool {
 
 /// Calls by which programs act on themselves. A thread that is named beside its process (tgkill(2)) is looked for in
 /// that by the kernel.
-fn of_oneself(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    if is_own(caller, int(n.args[0])) { Ok(Answer::Continue) } else { Err(libc::EPERM) }
+fn of_oneself(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
+    if is_own(caller, int(n.args[0])) { Ok(CallReply::Continue) } else { Err(libc::EPERM) }
 }
 
 /// A number that means one process, and neither a group nor everybody.
@@ -82,15 +82,15 @@ fn send(process: &OwnedFd, signal: i32, info: Option<&SignalInfo>) -> Result<(),
     pidfd_signal(process.as_fd(), signal, info).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-fn pidfd_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn pidfd_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let flags = PidfdFlags::from_bits_retain(n.args[1] as u32);
     let fd = open_sibling(broker, caller, int(n.args[0]), flags)?;
-    Ok(Answer::Fd { fd, cloexec: true })
+    Ok(CallReply::Fd { fd, cloexec: true })
 }
 
 /// Performed on a descriptor of this process's own: the caller could exchange its own after it was judged. And it
 /// must be judged, wherever it came from: SO_PEERPIDFD gives one of whoever connected a socket, which is the broker.
-fn pidfd_send_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn pidfd_send_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let pid = caller.process_of_pidfd(int(n.args[0]))?;
     // What a siginfo carries is lost on the way; who needs it has sigqueue(3).
     let (signal, info, flags) = (int(n.args[1]), n.args[2], n.args[3]);
@@ -107,10 +107,10 @@ fn pidfd_send_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification)
 }
 
 /// Programs' libraries bind their threads to processors, also those that they start.
-fn set_affinity(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn set_affinity(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let (tid, length) = (int(n.args[0]), n.args[1]);
     if is_own(caller, tid) {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let room = CpuSet::MAX_CPU / 8;
     let mask = caller.bytes(n.args[2], usize::try_from(length).map_or(room, |length| length.min(room)))?;
@@ -126,40 +126,40 @@ fn set_affinity(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
 
 /// A kind (process, group, user) and a number. A group or a user may hold strangers, except the caller's own group, whose
 /// session began with the call.
-fn set_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn set_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     const PROCESS: i32 = libc::PRIO_PROCESS as i32;
     const GROUP: i32 = libc::PRIO_PGRP as i32;
     match (int(n.args[0]), int(n.args[1])) {
-        (PROCESS, who) if is_own(caller, who) => Ok(Answer::Continue),
+        (PROCESS, who) if is_own(caller, who) => Ok(CallReply::Continue),
         (PROCESS, who) if is_own_thread(caller, who) => {
             rustix::process::setpriority_process(one_process(who), int(n.args[2])).map_err(errno)?;
             DONE
         }
-        (GROUP, 0) => Ok(Answer::Continue),
+        (GROUP, 0) => Ok(CallReply::Continue),
         _ => Err(libc::EPERM),
     }
 }
 
 /// Two parts of an argument, whose kinds have other numbers (ioprio_set(2)).
-fn set_io_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn set_io_priority(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     const PROCESS: i32 = 1;
     const GROUP: i32 = 2;
     match (int(n.args[0]), int(n.args[1])) {
-        (PROCESS, who) if is_own(caller, who) => Ok(Answer::Continue),
-        (GROUP, 0) => Ok(Answer::Continue),
+        (PROCESS, who) if is_own(caller, who) => Ok(CallReply::Continue),
+        (GROUP, 0) => Ok(CallReply::Continue),
         _ => Err(libc::EPERM),
     }
 }
 
-fn kill(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn kill(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let signal = int(n.args[1]);
     match int(n.args[0]) {
         // The caller's own group: nobody outside the call can be in it, for its session began with the call.
-        0 => Ok(Answer::Continue),
+        0 => Ok(CallReply::Continue),
         // Everybody.
         -1 => Err(libc::EPERM),
         group if group < 0 => kill_group(broker, caller, group.checked_neg().ok_or(libc::EINVAL)?, signal),
-        pid if is_own(caller, pid) => Ok(Answer::Continue),
+        pid if is_own(caller, pid) => Ok(CallReply::Continue),
         pid => {
             // A thread's number stands for its process.
             let process = open_sibling(broker, caller, process_of(pid).unwrap_or(pid), PidfdFlags::empty())?;
@@ -177,7 +177,7 @@ const PASSES: usize = 16;
 ///
 /// What is sent twice could be caught twice, and reach what a handler has just started. So whoever is forked between the look
 /// and the signal, which the kernel's own kill(2) would not miss, is found only where there can be no handler.
-fn kill_group(broker: &mut Broker, caller: &Caller<'_>, group: Pid, signal: i32) -> Result<Answer, i32> {
+fn kill_group(broker: &mut Broker, caller: &Caller<'_>, group: Pid, signal: i32) -> Result<CallReply, i32> {
     let passes = if matches!(signal, libc::SIGKILL | libc::SIGSTOP) { PASSES } else { 1 };
     let mut reached = HashSet::new();
     for _ in 0..passes {
@@ -204,10 +204,10 @@ fn kill_group(broker: &mut Broker, caller: &Caller<'_>, group: Pid, signal: i32)
 }
 
 /// Signal of musl's pthread_kill(3). Of another process's threads it is refused, as with tgkill(2).
-fn tkill(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn tkill(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let (tid, signal) = (int(n.args[0]), int(n.args[1]));
     if tid == caller.tid() {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let process = process_of(caller.tid()).ok_or(libc::EPERM)?;
     caller.confirm()?;
@@ -219,10 +219,10 @@ fn tkill(_: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer
 }
 
 /// rt_sigqueueinfo(2). What a signal carries is whatever its sender wrote; the kernel refuses what only itself may say.
-fn queue_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn queue_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let (pid, signal) = (int(n.args[0]), int(n.args[1]));
     if is_own(caller, pid) {
-        return Ok(Answer::Continue);
+        return Ok(CallReply::Continue);
     }
     let info = SignalInfo::of(signal, &caller.bytes(n.args[2], SignalInfo::LENGTH)?).ok_or(libc::EFAULT)?;
     let process = open_sibling(broker, caller, process_of(pid).unwrap_or(pid), PidfdFlags::empty())?;

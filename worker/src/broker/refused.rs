@@ -4,10 +4,10 @@
 use callgate_policy::envelope::Blocked;
 
 use super::caller::Caller;
-use super::state::{Broker, Handler};
-use crate::sys::notify::{Answer, Notification};
+use super::state::{Broker, NotificationHandler};
+use crate::sys::notify::{CallReply, Notification};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     (libc::SYS_unshare, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_setns, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_clone, clone),
@@ -37,7 +37,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 ];
 
 /// Answer that the filter would give.
-pub(super) fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
+pub(super) fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<CallReply, i32> {
     broker.call(caller)?.changes.blocked(kind);
     Err(libc::EPERM)
 }
@@ -53,15 +53,15 @@ fn own_group() -> u32 {
 
 /// Request for an id; one that the process has is the kernel's to judge. `-1` leaves an id as it is (setresuid(2));
 /// setuid(2) refuses it.
-fn identity(broker: &mut Broker, caller: &Caller<'_>, asked: &[u64], own: u32) -> Result<Answer, i32> {
+fn identity(broker: &mut Broker, caller: &Caller<'_>, asked: &[u64], own: u32) -> Result<CallReply, i32> {
     match asked.iter().all(|id| matches!(*id as u32, id if id == own || id == u32::MAX)) {
-        true => Ok(Answer::Continue),
+        true => Ok(CallReply::Continue),
         false => refuse(broker, caller, Blocked::Identity),
     }
 }
 
 /// The filter has let every thread and child pass that may be.
-fn clone(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn clone(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     const NAMESPACES: i32 = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
         | libc::CLONE_NEWPID

@@ -15,36 +15,36 @@ use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::{Caller, Thread};
-use super::calls::{Call, Calls};
-use super::changes::Notices;
-use super::gate::Gate;
+use super::calls::{RunningCall, RunningCalls};
+use super::changes::ChangeNotices;
+use super::gate::ExecGate;
 use super::keeper::Keeper;
 use super::log::{self, Log};
-use super::network::Network;
+use super::network::EgressEnd;
 use super::together::{HandOver, Together};
 use crate::apply::kernel;
-use crate::directory::{self, Directory};
+use crate::directory::{self, OwnDirectory};
 use crate::protocol::{
-    Answered, Channel, FromEgress, Question, Received, Register, SessionReply, StepFailure, ToBroker,
+    Channel, FromEgress, Received, Register, SessionReply, StepFailure, SyscallAnswer, SyscallQuestion, ToBroker,
 };
-use crate::sys::notify::{self, Answer, Notification};
+use crate::sys::notify::{self, CallReply, Notification};
 use crate::sys::process::Pid;
 
 /// Most of what egress says that is heard before anybody else is.
 const AT_ONCE: usize = 1024;
 
 /// A handler: one kind of notification, performed or refused. An error is the caller's errno.
-pub(super) type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
+pub(super) type NotificationHandler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<CallReply, i32>;
 
 /// The session's broker.
 pub(super) struct Broker {
-    pub(super) handlers: HashMap<i64, Handler>,
+    pub(super) handlers: HashMap<i64, NotificationHandler>,
     /// Shared with threads that wait for a blocking connect.
     pub(super) listener: Arc<OwnedFd>,
     /// Until all who could register have let go of it.
     pub(super) registrations: Option<Arc<Channel>>,
-    pub(super) calls: Calls,
-    pub(super) notices: Notices,
+    pub(super) calls: RunningCalls,
+    pub(super) notices: ChangeNotices,
     /// Places that the session may read, as the plan names them.
     pub(super) readable: Vec<HostPath>,
     pub(super) private: Private,
@@ -53,7 +53,7 @@ pub(super) struct Broker {
     /// The number of the session's own network namespace, if it has one.
     pub(super) network: Option<u64>,
     /// The way to what was granted outside, if anything was.
-    pub(super) egress: Option<Network>,
+    pub(super) egress: Option<EgressEnd>,
     pub(super) keeper: Keeper,
     /// True if it is asked about openings to read.
     pub(super) reads_too: bool,
@@ -61,7 +61,7 @@ pub(super) struct Broker {
     /// True if a call's processes may trace one another.
     pub(super) debug: bool,
     /// Where only some programs may be started.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<ExecGate>,
     pub(super) masks: Masks,
     pub(super) hand_over: HandOver,
     /// True if the session is over: whoever still asks is refused.
@@ -79,7 +79,7 @@ pub(super) struct Private {
 }
 
 impl Private {
-    pub(super) fn open(plan: &SessionPlan, directories: &[Directory]) -> Result<Self, StepFailure> {
+    pub(super) fn open(plan: &SessionPlan, directories: &[OwnDirectory]) -> Result<Self, StepFailure> {
         let directory = Arc::new(open_own(plan, directories)?);
         Ok(Self { directory, path: plan.private.inside.as_path().to_owned(), kind: plan.private.kind })
     }
@@ -103,7 +103,7 @@ const SET: Duration = Duration::from_millis(100);
 /// The session's private directory: on the host the one that was made for it, in a mount namespace the one that was made
 /// there, before anything else is in it.
 #[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
-pub(super) fn open_own(plan: &SessionPlan, directories: &[Directory]) -> Result<OwnedFd, StepFailure> {
+pub(super) fn open_own(plan: &SessionPlan, directories: &[OwnDirectory]) -> Result<OwnedFd, StepFailure> {
     let path = plan.private.inside.as_path();
     let fail = |e| kernel(Step::PrivateDir, format!("open {}", path.display()), e);
     match plan.private.kind {
@@ -206,10 +206,10 @@ impl Broker {
     pub(super) fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         if self.over.load(Ordering::Acquire) {
-            return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM));
+            return notify::answer(listener.as_fd(), notification.id, CallReply::Fail(libc::EPERM));
         }
         // A program that starts is another process each time, and its starter waits for it.
-        let traces = self.gate.as_ref().is_some_and(Gate::traces);
+        let traces = self.gate.as_ref().is_some_and(ExecGate::traces);
         let together = traces || self.hand_over.heard(listener.as_fd(), notification.tid);
         let known = self.calls.known(notification.tid);
         // What a worker says of itself and of its call it says before it asks for anything of that call, and before it starts
@@ -222,7 +222,9 @@ impl Broker {
             None => {
                 let thread = match Thread::open(notification.tid) {
                     Ok(thread) => thread,
-                    Err(_gone) => return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM)),
+                    Err(_gone) => {
+                        return notify::answer(listener.as_fd(), notification.id, CallReply::Fail(libc::EPERM));
+                    }
                 };
                 let Some(caller) = Caller::new(&listener, notification, thread) else { return Ok(()) };
                 caller
@@ -230,20 +232,20 @@ impl Broker {
         };
         let caller = self.logged(caller);
         let answer = match self.handlers.get(&i64::from(notification.nr)) {
-            Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
+            Some(handler) => handler(self, &caller, notification).unwrap_or_else(CallReply::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
-            None => Answer::Fail(libc::EPERM),
+            None => CallReply::Fail(libc::EPERM),
         };
         // Before the caller can go on, and its call come to its end.
         self.calls.notice(&caller, &self.notices)?;
         let answer = match answer {
-            Answer::Fd { fd, cloexec } => {
+            CallReply::Fd { fd, cloexec } => {
                 // The caller is woken to take it, and only then to go on.
                 let _together = together.then(|| Together::with(&caller));
                 let given = notify::give(listener.as_fd(), notification.id, fd, cloexec);
-                given.map_or_else(Answer::Fail, Answer::Return)
+                given.map_or_else(CallReply::Fail, CallReply::Return)
             }
-            answered @ (Answer::Return(_) | Answer::Fail(_) | Answer::Continue | Answer::Later) => answered,
+            answered @ (CallReply::Return(_) | CallReply::Fail(_) | CallReply::Continue | CallReply::Later) => answered,
         };
         // Before the answer: the supervisor has it by the time that the call is over.
         self.log_question(&caller, notification.nr, &answer);
@@ -261,11 +263,11 @@ impl Broker {
     }
 
     /// Reports a question and its answer, where they are logged.
-    fn log_question(&mut self, caller: &Caller<'_>, number: i32, answer: &Answer) {
+    fn log_question(&mut self, caller: &Caller<'_>, number: i32, answer: &CallReply) {
         let (Some(log), Some(answer)) = (&mut self.log, log::answered(answer)) else { return };
         let call = self.calls.of(caller);
         let (worker, why) = call.map(|call| (call.asks().0, call.changes.take_last_refusal())).unzip();
-        log.send(Question {
+        log.send(SyscallQuestion {
             worker,
             thread: caller.tid(),
             call: number,
@@ -308,12 +310,12 @@ impl Broker {
     pub(super) fn not_started(&mut self, tid: Pid, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
         if let Some(log) = &mut self.log {
             let program = Thread::open(tid).and_then(|thread| thread.image_path());
-            log.send(Question {
+            log.send(SyscallQuestion {
                 worker: self.calls.by_worker(call.0).map(|call| call.asks().0),
                 thread: tid,
                 call: libc::SYS_execve as i32,
                 about: program.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
-                answer: Answered::Ended,
+                answer: SyscallAnswer::Ended,
                 why: Some(why.clone().into_owned()),
                 lost: 0,
             });
@@ -330,7 +332,7 @@ impl Broker {
     }
 
     /// The call that the caller belongs to. Whoever belongs to none (a leftover on its way out) is refused.
-    pub(super) fn call(&mut self, caller: &Caller<'_>) -> Result<&mut Call, i32> {
+    pub(super) fn call(&mut self, caller: &Caller<'_>) -> Result<&mut RunningCall, i32> {
         self.calls.of(caller).ok_or(libc::EPERM)
     }
 
@@ -351,7 +353,7 @@ impl Broker {
     pub(super) fn hear_egress(&mut self) {
         // Others wait meanwhile; what is not heard yet will be.
         for _ in 0..AT_ONCE {
-            let Some(said) = self.egress.as_ref().and_then(Network::heard) else { return };
+            let Some(said) = self.egress.as_ref().and_then(EgressEnd::heard) else { return };
             match said {
                 FromEgress::Refused { call, host, reason } => self.calls.not_reached(Some(call), host, reason),
                 FromEgress::Ended { call, host, reason } => self.calls.not_reached(Some(call), host, Some(reason)),

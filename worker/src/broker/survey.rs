@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use callgate_policy::plan::protect::{self, State, Step, names};
+use callgate_policy::plan::protect::{self, NextName, State, names};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ use super::planted::PARTS;
 
 /// How much is looked at in one session.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct SurveyBounds {
     /// Most names.
     pub(super) names: usize,
     /// Most bytes of paths that wait to be looked at: calls of earlier sessions chose how long each is.
@@ -30,7 +30,8 @@ pub(super) struct Bounds {
 }
 
 /// A million names, or what the disk gives in that time: whoever waits is the first program that writes.
-pub(super) const BOUNDS: Bounds = Bounds { names: 1_000_000, bytes: 64 << 20, time: Duration::from_secs(2) };
+pub(super) const BOUNDS: SurveyBounds =
+    SurveyBounds { names: 1_000_000, bytes: 64 << 20, time: Duration::from_secs(2) };
 
 /// How often the time is looked at, in names.
 const OFTEN: usize = 1024;
@@ -88,15 +89,20 @@ impl Listed {
 }
 
 /// Reason why a directory was not looked at as a whole.
-enum Stopped {
+enum SurveyStop {
     Bound,
     Failed(Errno),
 }
 
 /// Looks at trees, the nearest directories first. `apart` are those that are judged by themselves.
-pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bounds: Bounds, finds: &mut impl Finds) {
+pub(super) fn survey(
+    trees: &[(PathBuf, State)],
+    apart: &HashSet<PathBuf>,
+    bounds: SurveyBounds,
+    finds: &mut impl Finds,
+) {
     let end = Instant::now() + bounds.time;
-    let mut walk = Walk { pending: VecDeque::new(), apart, left: bounds.names, room: bounds.bytes, end };
+    let mut walk = SurveyWalk { pending: VecDeque::new(), apart, left: bounds.names, room: bounds.bytes, end };
     walk.pending.extend(trees.iter().enumerate().map(|(tree, (path, state))| Pending {
         tree,
         path: path.clone(),
@@ -114,7 +120,7 @@ pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bound
                     finds.unseen(tree, TOO_LARGE);
                 }
             }
-            Err(Stopped::Bound) => {
+            Err(SurveyStop::Bound) => {
                 let of_all = [at.tree].into_iter().chain(walk.pending.iter().map(|pending| pending.tree));
                 let unseen: BTreeSet<usize> = of_all.collect();
                 let unseen = unseen.into_iter().filter_map(|tree| trees.get(tree));
@@ -122,9 +128,9 @@ pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bound
                 return;
             }
             // It has gone meanwhile, or was a file all along.
-            Err(Stopped::Failed(Errno::NOENT | Errno::NOTDIR)) => {}
-            Err(Stopped::Failed(Errno::ACCESS)) if is_anothers(&at.path) => {}
-            Err(Stopped::Failed(_)) => finds.unseen(&at.path, CLOSED),
+            Err(SurveyStop::Failed(Errno::NOENT | Errno::NOTDIR)) => {}
+            Err(SurveyStop::Failed(Errno::ACCESS)) if is_anothers(&at.path) => {}
+            Err(SurveyStop::Failed(_)) => finds.unseen(&at.path, CLOSED),
         }
     }
 }
@@ -138,7 +144,7 @@ fn is_anothers(path: &Path) -> bool {
     stat.is_ok_and(|stat| stat.st_uid != rustix::process::geteuid().as_raw())
 }
 
-struct Walk<'a> {
+struct SurveyWalk<'a> {
     pending: VecDeque<Pending>,
     apart: &'a HashSet<PathBuf>,
     left: usize,
@@ -153,26 +159,26 @@ impl Pending {
     }
 }
 
-impl Walk<'_> {
+impl SurveyWalk<'_> {
     /// Reads a directory, to which no link leads.
-    fn list(&mut self, path: &Path, buffer: &mut [MaybeUninit<u8>]) -> Result<Listed, Stopped> {
+    fn list(&mut self, path: &Path, buffer: &mut [MaybeUninit<u8>]) -> Result<Listed, SurveyStop> {
         // What the last one led to may have taken long.
         if Instant::now() > self.end {
-            return Err(Stopped::Bound);
+            return Err(SurveyStop::Bound);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        let directory = opened.map_err(Stopped::Failed)?;
+        let directory = opened.map_err(SurveyStop::Failed)?;
         let (mut listed, mut room) = (Listed::default(), self.room);
         let mut entries = RawDir::new(&directory, buffer);
         while let Some(entry) = entries.next() {
-            let entry = entry.map_err(Stopped::Failed)?;
+            let entry = entry.map_err(SurveyStop::Failed)?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
             if self.left == 0 || (self.left.is_multiple_of(OFTEN) && Instant::now() > self.end) {
-                return Err(Stopped::Bound);
+                return Err(SurveyStop::Bound);
             }
             self.left -= 1;
             // A file system may compare without regard to case.
@@ -208,9 +214,9 @@ impl Walk<'_> {
             let path = at.path.join(name);
             let (state, below) = match names().step(state, name.as_bytes()) {
                 _ if is_gits || self.apart.contains(&path) => continue,
-                Step::Open(state) if state.is_free() => continue,
-                Step::Open(state) => (state, below),
-                Step::Kept(_) => (State::default(), Below::Kept),
+                NextName::Open(state) if state.is_free() => continue,
+                NextName::Open(state) => (state, below),
+                NextName::Kept(_) => (State::default(), Below::Kept),
             };
             let tree = at.tree;
             let next = match leads {
@@ -263,13 +269,13 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Found {
+    struct SurveyFindings {
         repositories: Vec<PathBuf>,
         links: Vec<PathBuf>,
         unseen: Vec<(PathBuf, &'static str)>,
     }
 
-    impl Finds for Found {
+    impl Finds for SurveyFindings {
         fn repository(&mut self, directory: &Path) {
             self.repositories.push(directory.to_owned());
         }
@@ -284,8 +290,8 @@ mod tests {
         }
     }
 
-    fn look(top: &Path, bounds: Bounds) -> Found {
-        let mut found = Found::default();
+    fn look(top: &Path, bounds: SurveyBounds) -> SurveyFindings {
+        let mut found = SurveyFindings::default();
         survey(&[(top.to_owned(), State::default())], &HashSet::new(), bounds, &mut found);
         found
     }
@@ -333,15 +339,15 @@ mod tests {
             fs::create_dir_all(top.join(format!("{number}/x/.git")))?;
         }
         let (bytes, time) = (BOUNDS.bytes, Duration::from_secs(600));
-        let all = look(&top, Bounds { names: 300, bytes, time });
+        let all = look(&top, SurveyBounds { names: 300, bytes, time });
         assert_eq!((all.repositories.len(), all.unseen), (100, vec![]));
-        let some = look(&top, Bounds { names: 299, bytes, time });
+        let some = look(&top, SurveyBounds { names: 299, bytes, time });
         assert_eq!((some.repositories.len(), some.unseen), (99, vec![(top.clone(), TOO_LARGE)]));
         // Room for some of the names of the first directory, and for some of what they lead to.
-        let few = look(&top, Bounds { names: 300, bytes: 4096, time });
+        let few = look(&top, SurveyBounds { names: 300, bytes: 4096, time });
         assert!((1..100).contains(&few.repositories.len()), "{:?}", few.repositories);
         assert_eq!(few.unseen.first(), Some(&(top.clone(), TOO_LARGE)));
-        let none = look(&top, Bounds { names: OFTEN, bytes, time: Duration::ZERO });
+        let none = look(&top, SurveyBounds { names: OFTEN, bytes, time: Duration::ZERO });
         assert_eq!((none.repositories.len(), none.unseen), (0, vec![(top, TOO_LARGE)]));
         Ok(())
     }

@@ -6,10 +6,10 @@ use rustix::fs::{Mode, OFlags};
 
 use super::caller::Caller;
 use super::metadata::int;
-use super::state::{Broker, Handler};
-use crate::sys::notify::Answer;
+use super::state::{Broker, NotificationHandler};
+use crate::sys::notify::CallReply;
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] =
     &[(libc::SYS_ioctl, |b, c, n| open_peer(b, c, int(n.args[0]), int(n.args[2])))];
 
 /// The filter asks about `TIOCGPTPEER` alone.
@@ -17,7 +17,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
     clippy::disallowed_methods,
     reason = "devpts is the kernel's, and what was opened is compared with the caller's own end"
 )]
-fn open_peer(broker: &mut Broker, caller: &Caller<'_>, master: i32, flags: i32) -> Result<Answer, i32> {
+fn open_peer(broker: &mut Broker, caller: &Caller<'_>, master: i32, flags: i32) -> Result<CallReply, i32> {
     // Only for callers that belong to a call.
     broker.call(caller)?;
     let number = number_of(caller, master)?;
@@ -35,7 +35,7 @@ fn open_peer(broker: &mut Broker, caller: &Caller<'_>, master: i32, flags: i32) 
         let status = rustix::fs::fcntl_getfl(&fd).map_err(rustix::io::Errno::raw_os_error)?;
         rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(rustix::io::Errno::raw_os_error)?;
     }
-    Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
+    Ok(CallReply::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
 /// The number of the pseudo-terminal whose master this descriptor of the caller is: the kernel shows it of masters alone

@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::exec::{Asked as Told, Judged};
+use callgate_policy::plan::exec::{StartJudgement, StartRequest};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::{Thread, locate, process_of};
-use super::gate::{Eyes, Gate, Granted, Job, text};
+use super::gate::{ExecGate, Eyes, GrantedPrograms, Job, text};
 use super::state::{Broker, locked};
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
-use crate::sys::notify::{self, Answer};
+use crate::sys::notify::{self, CallReply};
 use crate::sys::process::{self, Pid};
 use crate::sys::ptrace;
 use crate::zygote::drain;
@@ -48,7 +48,7 @@ const USUAL: usize = 4096;
 /// Answers for one session, and traces.
 pub(super) struct Tracer {
     listener: Arc<OwnedFd>,
-    granted: Arc<Granted>,
+    granted: Arc<GrantedPrograms>,
     writable: Arc<[PathBuf]>,
     broker: Arc<Mutex<Broker>>,
     /// Layer 2 judges too.
@@ -58,7 +58,7 @@ pub(super) struct Tracer {
     /// Tells that a traced thread has come to something.
     stops: OwnedFd,
     /// By process.
-    flights: HashMap<Pid, Flight>,
+    flights: HashMap<Pid, ExecFlight>,
     /// Jobs that wait for the exec of their own process to be over.
     waiting: Vec<(Pid, Job)>,
     /// How many the watchdogs were asked.
@@ -66,21 +66,21 @@ pub(super) struct Tracer {
 }
 
 /// An exec under way.
-struct Flight {
+struct ExecFlight {
     tid: Pid,
     job: Job,
     /// It stands before its first instruction until the watchdogs have answered.
-    asked: Option<Asked>,
+    asked: Option<WatchdogQuestion>,
 }
 
 /// Question to the watchdogs.
-struct Asked {
+struct WatchdogQuestion {
     question: u64,
     argv: Vec<Vec<u8>>,
 }
 
 /// Fate of a program that is ready to run.
-enum Verdict {
+enum ProgramFate {
     /// It, with its arguments.
     Runs(Thread, Vec<Vec<u8>>),
     /// It ends for a reason, with its arguments.
@@ -147,7 +147,7 @@ impl Tracer {
         let passed = {
             let mut broker = locked(&self.broker);
             broker.answer(&notification)?;
-            broker.gate.as_mut().and_then(Gate::passed)
+            broker.gate.as_mut().and_then(ExecGate::passed)
         };
         passed.map_or(Ok(()), |job| self.take(job))
     }
@@ -174,7 +174,7 @@ impl Tracer {
         }
         let there = notify::is_valid(self.listener.as_fd(), id);
         // From here on the kernel tells of whatever becomes of it.
-        self.flights.insert(process, Flight { tid, job, asked: None });
+        self.flights.insert(process, ExecFlight { tid, job, asked: None });
         // Before the answer: it stays pending while the thread sleeps in its question, and so stops it once, however the exec
         // goes. If it is gone its end is what will be heard.
         match ptrace::interrupt(tid) {
@@ -182,11 +182,11 @@ impl Tracer {
             Ok(()) | Err(_) => {}
         }
         // If it was no longer the one that asked, it stops, and is let go.
-        if there { notify::answer(self.listener.as_fd(), id, Answer::Continue) } else { Ok(()) }
+        if there { notify::answer(self.listener.as_fd(), id, CallReply::Continue) } else { Ok(()) }
     }
 
     fn refuse(&self, job: &Job) -> io::Result<()> {
-        notify::answer(self.listener.as_fd(), job.id, Answer::Fail(libc::EACCES))
+        notify::answer(self.listener.as_fd(), job.id, CallReply::Fail(libc::EACCES))
     }
 
     /// Handles what has become of a thread.
@@ -225,8 +225,8 @@ impl Tracer {
         }
         let is_own = flight.job.own.is_some();
         let (thread, argv) = match judge(&self.granted, flight.job.reads, &self.writable, pid) {
-            Verdict::Runs(thread, argv) => (thread, argv),
-            Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why),
+            ProgramFate::Runs(thread, argv) => (thread, argv),
+            ProgramFate::Ends(why, argv) => return self.ends(pid, call, &argv, why),
         };
         if !self.watched || is_own {
             return self.runs(pid);
@@ -246,13 +246,13 @@ impl Tracer {
         let path = |bytes: &[u8]| HostPath::from(PathBuf::from(OsStr::from_bytes(bytes)));
         let words = argv.iter().map(|word| path(word)).collect();
         watchdogs.send(&AboutToRun { question, program: path(&program), argv: words }, &[])?;
-        flight.asked = Some(Asked { question, argv });
+        flight.asked = Some(WatchdogQuestion { question, argv });
         Ok(())
     }
 
     /// The watchdogs have said whether one may run. It may be gone by now.
     fn answered(&mut self, MayRun { question, refused }: MayRun) -> io::Result<()> {
-        let about = |flight: &Flight| flight.asked.as_ref().is_some_and(|asked| asked.question == question);
+        let about = |flight: &ExecFlight| flight.asked.as_ref().is_some_and(|asked| asked.question == question);
         let Some(flight) = self.flights.values_mut().find(|flight| about(flight)) else { return Ok(()) };
         let (pid, call) = (flight.tid, flight.job.call);
         match (refused, flight.asked.take()) {
@@ -294,15 +294,15 @@ impl Tracer {
 }
 
 /// Judges what the kernel is about to run, by what it is, and with which arguments, as it has them.
-fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verdict {
-    let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at".into(), Vec::new()) };
+fn judge(granted: &GrantedPrograms, reads: bool, writable: &[PathBuf], pid: Pid) -> ProgramFate {
+    let Ok(thread) = Thread::open(pid) else { return ProgramFate::Ends("it cannot be looked at".into(), Vec::new()) };
     let Ok(argv) = thread.open_arguments().and_then(strings) else {
-        return Verdict::Ends("its arguments cannot be read".into(), Vec::new());
+        return ProgramFate::Ends("its arguments cannot be read".into(), Vec::new());
     };
-    let Ok(image) = thread.image() else { return Verdict::Ends(NO_FILE.into(), argv) };
+    let Ok(image) = thread.image() else { return ProgramFate::Ends(NO_FILE.into(), argv) };
     if !image.has_name {
         // Nothing that was granted has no name; a file in memory has none (C7).
-        return Verdict::Ends("its file has no name".into(), argv);
+        return ProgramFate::Ends("its file has no name".into(), argv);
     }
     // Where it lies is asked only where that has a say.
     let trees = Some(&granted.trees).filter(|trees| !trees.is_empty());
@@ -312,19 +312,20 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
     if granted.looks_at_environment(reads, image.file, &located) {
         match thread.open_environment().and_then(strings) {
             Ok(read) => environment = read,
-            Err(_) => return Verdict::Ends("its environment cannot be read".into(), argv),
+            Err(_) => return ProgramFate::Ends("its environment cannot be read".into(), argv),
         }
     }
     // An empty vector is one that older kernels let programs read past.
     let eyes = Eyes { thread: &thread, writable };
-    let told = Told { file: image.file, located: &located, argv: &argv, environment: &environment };
-    let judged = if argv.is_empty() { Judged::NotGranted } else { granted.judge(reads, |all| all.admits(told, &eyes)) };
+    let told = StartRequest { file: image.file, located: &located, argv: &argv, environment: &environment };
+    let judged =
+        if argv.is_empty() { StartJudgement::NotGranted } else { granted.judge(reads, |all| all.admits(told, &eyes)) };
     match judged {
-        Judged::Granted => Verdict::Runs(thread, argv),
-        Judged::NotGranted | Judged::Interpreter(_) | Judged::Library => {
-            Verdict::Ends("it is not granted, and was changed after it had been looked at".into(), argv)
+        StartJudgement::Granted => ProgramFate::Runs(thread, argv),
+        StartJudgement::NotGranted | StartJudgement::Interpreter(_) | StartJudgement::Library => {
+            ProgramFate::Ends("it is not granted, and was changed after it had been looked at".into(), argv)
         }
-        steered @ Judged::Steered(_) => Verdict::Ends(steered.refusal().unwrap_or_default().into(), argv),
+        steered @ StartJudgement::Steered(_) => ProgramFate::Ends(steered.refusal().unwrap_or_default().into(), argv),
     }
 }
 

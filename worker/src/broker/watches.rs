@@ -10,13 +10,13 @@ use std::os::fd::AsRawFd as _;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 
-use super::caller::{Caller, Links};
+use super::caller::{Caller, LastLink};
 use super::metadata::int;
-use super::state::{Broker, Handler};
+use super::state::{Broker, NotificationHandler};
 use super::watched::Marker;
-use crate::sys::notify::{Answer, Notification};
+use crate::sys::notify::{CallReply, Notification};
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+pub(super) const HANDLERS: &[(libc::c_long, NotificationHandler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_inotify_init, |b, c, _| make(b, c, 0)),
     (libc::SYS_inotify_init1, |b, c, n| make(b, c, int(n.args[0]))),
@@ -31,7 +31,7 @@ fn errno(e: rustix::io::Errno) -> i32 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
-fn make(broker: &mut Broker, caller: &Caller<'_>, flags: i32) -> Result<Answer, i32> {
+fn make(broker: &mut Broker, caller: &Caller<'_>, flags: i32) -> Result<CallReply, i32> {
     let directory = broker.part("ipc")?;
     let call = broker.call(caller)?;
     if call.watches.kept.len() >= MOST {
@@ -50,7 +50,7 @@ fn make(broker: &mut Broker, caller: &Caller<'_>, flags: i32) -> Result<Answer, 
     let own = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).map_err(|_unreadable| libc::EIO)?;
     let copy = fd.try_clone().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))?;
     call.watches.kept.insert(first_watch(&own).ok_or(libc::EIO)?, (copy, marker));
-    Ok(Answer::Fd { fd, cloexec: wanted.contains(CreateFlags::CLOEXEC) })
+    Ok(CallReply::Fd { fd, cloexec: wanted.contains(CreateFlags::CLOEXEC) })
 }
 
 /// The file that a descriptor watches first: `inotify wd:1 ino:2a sdev:fd00000 …` (proc_pid_fdinfo(5)).
@@ -59,10 +59,10 @@ fn first_watch(fdinfo: &str) -> Option<String> {
     Some(line.split_ascii_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-fn watch(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+fn watch(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<CallReply, i32> {
     let info = caller.fdinfo(int(n.args[0]))?;
     let mask = WatchFlags::from_bits_retain(n.args[2] as u32);
-    let links = if mask.contains(WatchFlags::DONT_FOLLOW) { Links::Keep } else { Links::Follow };
+    let links = if mask.contains(WatchFlags::DONT_FOLLOW) { LastLink::Keep } else { LastLink::Follow };
     let path = caller.path(n.args[1])?;
     let target = caller.open(libc::AT_FDCWD, &path, links)?;
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
@@ -73,5 +73,5 @@ fn watch(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<A
     // The descriptor that was judged, by a link that must be followed.
     let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
     let wd = inotify::add_watch(fd, link, mask - WatchFlags::DONT_FOLLOW).map_err(errno)?;
-    Ok(Answer::Return(i64::from(wd)))
+    Ok(CallReply::Return(i64::from(wd)))
 }

@@ -34,7 +34,7 @@ pub(super) enum Grant {
 
 /// Kind of thing that a new name is to stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum New {
+pub(super) enum NewName {
     /// A regular file that is made under it.
     File,
     /// A regular file that is there, or that nothing is held of.
@@ -47,18 +47,18 @@ pub(super) enum New {
 /// Places that a session may write, or a call of it is narrowed to.
 #[derive(Debug, Default)]
 pub(super) struct Writable {
-    trees: Vec<Tree>,
+    trees: Vec<WritableTree>,
     names: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Tree {
+struct WritableTree {
     path: PathBuf,
     /// Mounts in it that are not a part of it.
     without: Vec<PathBuf>,
 }
 
-impl Tree {
+impl WritableTree {
     fn holds(&self, path: &Path) -> bool {
         lies_in(path, &self.path) && !self.without.iter().any(|other| lies_in(path, other))
     }
@@ -77,9 +77,9 @@ impl Writable {
         let own = trees(&plan.surroundings).into_iter().map(|path| {
             let directories = names.iter().filter_map(|name| name.parent()).filter(|directory| **directory != *path);
             let without = directories.filter(|directory| lies_in(directory, &path)).map(Path::to_owned).collect();
-            Tree { path, without }
+            WritableTree { path, without }
         });
-        let granted = trees(&plan.grants).into_iter().map(|path| Tree { path, without: Vec::new() });
+        let granted = trees(&plan.grants).into_iter().map(|path| WritableTree { path, without: Vec::new() });
         Self { trees: own.chain(granted).collect(), names }
     }
 
@@ -92,7 +92,7 @@ impl Writable {
             let inner = session.trees.iter().filter(|tree| tree.path != path && lies_in(&tree.path, &path));
             let apart = session.trees.iter().flat_map(|tree| &tree.without).filter(|other| lies_in(other, &path));
             let without = inner.map(|tree| &tree.path).chain(apart).cloned().collect();
-            Tree { path, without }
+            WritableTree { path, without }
         };
         Self { trees: trees.into_iter().map(tree).collect(), names }
     }
@@ -148,14 +148,14 @@ pub(super) fn name(path: &Path) -> PathBuf {
 
 /// Places that one call may write.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WritablePlaces {
     session: Arc<Writable>,
     /// `None` for all that its session may.
     own: Option<Writable>,
     twins: Vec<Twin>,
 }
 
-impl Written {
+impl WritablePlaces {
     pub(super) fn new(session: Arc<Writable>) -> Self {
         Self { session, own: None, twins: Vec::new() }
     }
@@ -196,18 +196,18 @@ impl Written {
     }
 
     /// Grant to make this: `Twin` if only to be renamed.
-    pub(super) fn grant_of_new(&self, path: &Path, new: New) -> Option<Grant> {
+    pub(super) fn grant_of_new(&self, path: &Path, new: NewName) -> Option<Grant> {
         match (self.grant(path), new) {
             (Some(Grant::Tree), _) => Some(Grant::Tree),
-            (Some(grant), New::File | New::Linked) => Some(grant),
-            (None, New::File) => {
+            (Some(grant), NewName::File | NewName::Linked) => Some(grant),
+            (None, NewName::File) => {
                 let directory = path.parent()?;
                 let room = self.twins.len() < TWINS;
                 (room && self.both(|all| all.has_a_name_in(directory))).then_some(Grant::Twin)
             }
             // What a granted name is still lacking.
-            (None, New::Directory) => self.both(|all| all.leads_on(path)).then_some(Grant::Name),
-            (Some(_), New::Directory | New::Other) | (None, New::Linked | New::Other) => None,
+            (None, NewName::Directory) => self.both(|all| all.leads_on(path)).then_some(Grant::Name),
+            (Some(_), NewName::Directory | NewName::Other) | (None, NewName::Linked | NewName::Other) => None,
         }
     }
 
@@ -327,15 +327,15 @@ pub(super) fn unknown_name() -> Option<CString> {
 }
 
 /// Kind of new file by its mode.
-pub(super) fn new_of(kind: FileType) -> New {
+pub(super) fn new_of(kind: FileType) -> NewName {
     match kind {
-        FileType::RegularFile => New::Linked,
-        FileType::Directory => New::Directory,
+        FileType::RegularFile => NewName::Linked,
+        FileType::Directory => NewName::Directory,
         FileType::Symlink
         | FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => New::Other,
+        | FileType::Unknown => NewName::Other,
     }
 }

@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::{self, Hello, Hellos};
-use super::http::{self, BadRequest, Kept, MadeFor, Refused};
-use super::meter::Server;
-use super::opening::{self, HTTP2, Opening, Spoken};
+use super::http::{self, BadRequest, ConnectionReuse, MadeFor, Refused};
+use super::meter::MeteredServer;
+use super::opening::{self, FirstSpeaker, HTTP2, Spoken};
 use super::other::Other;
-use super::relay::{First, relay};
+use super::relay::{FirstBytes, relay};
 use super::serving::{Egress, Route};
 use super::stream;
 use crate::protocol::FromEgress;
@@ -27,7 +27,13 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 impl Egress {
     /// Serves a connection until it ends. `server` is there already if the client has waited for it.
-    pub(super) async fn converse(self: Arc<Self>, client: TcpStream, server: Option<Server>, call: u64, route: Route) {
+    pub(super) async fn converse(
+        self: Arc<Self>,
+        client: TcpStream,
+        server: Option<MeteredServer>,
+        call: u64,
+        route: Route,
+    ) {
         let server = match server {
             Some(server) => Ok(server),
             None => self.connect(call, &route).await,
@@ -35,7 +41,7 @@ impl Egress {
         match (&route.made_for, server) {
             // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
             (None, Ok(server)) if route.only_web => self.only_web(client, server, call, &route).await,
-            (None, Ok(server)) => relay(client, server, Vec::new(), First::Nothing).await,
+            (None, Ok(server)) => relay(client, server, Vec::new(), FirstBytes::Nothing).await,
             (None, Err(_)) => stream::reset(client),
             (Some(made_for), server) => {
                 let made_for = made_for.clone();
@@ -47,7 +53,7 @@ impl Egress {
     async fn compare(
         self: Arc<Self>,
         mut client: TcpStream,
-        server: Result<Server, i32>,
+        server: Result<MeteredServer, i32>,
         call: u64,
         (route, made_for): (Route, MadeFor),
     ) {
@@ -56,19 +62,20 @@ impl Egress {
         let Ok(opening) = opening::hear(&mut client, may_speak).await else { return stream::reset(client) };
         match (opening, server) {
             // Egress makes the TLS of what is said here, and of nothing but requests.
-            (Opening::Client(spoken, _), _) if is_secured && spoken != Spoken::Http => {
+            (FirstSpeaker::Client(spoken, _), _) if is_secured && spoken != Spoken::Http => {
                 self.ended(call, &route, "egress makes its TLS, and it is no HTTP".to_owned());
                 stream::reset(client);
             }
-            (Opening::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
+            (FirstSpeaker::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
                 self.ended(call, &route, reason.to_owned());
                 stream::reset(client);
             }
-            (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
+            (FirstSpeaker::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await
+            {
                 Ok((heard, length)) => {
                     let refuse = |reason: String| self.ended(call, &route, reason);
                     let hellos = Hellos::new(&made_for.name, &refuse);
-                    forward(client, server, heard, First::Hello(&hellos, length)).await;
+                    forward(client, server, heard, FirstBytes::Hello(&hellos, length)).await;
                 }
                 Err(Some(reason)) => {
                     self.ended(call, &route, reason);
@@ -76,23 +83,23 @@ impl Egress {
                 }
                 Err(None) => stream::reset(client),
             },
-            (Opening::Client(Spoken::Http, heard), Ok(server)) => {
+            (FirstSpeaker::Client(Spoken::Http, heard), Ok(server)) => {
                 let refused = self.refused(call, route);
-                http::serve(client, heard, server, (made_for, Kept::Open), refused).await;
+                http::serve(client, heard, server, (made_for, ConnectionReuse::Open), refused).await;
             }
-            (Opening::Client(Spoken::Http, heard), Err(errno)) => {
+            (FirstSpeaker::Client(Spoken::Http, heard), Err(errno)) => {
                 let why = format!("it cannot be reached: {}", io::Error::from_raw_os_error(errno));
                 let sentence = format!("{}: {why}", route.host);
                 self.ended(call, &route, why);
                 http::apologize(client, heard, sentence).await;
             }
-            (Opening::Client(Spoken::Http2, _), _) => {
+            (FirstSpeaker::Client(Spoken::Http2, _), _) => {
                 self.ended(call, &route, HTTP2.to_owned());
                 let answer = "HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\r\n\
                               callgate: without TLS, only HTTP/1 can be used\n";
                 farewell(client, answer.as_bytes()).await;
             }
-            (Opening::Client(_, heard), _) if route.only_web => {
+            (FirstSpeaker::Client(_, heard), _) if route.only_web => {
                 // One that was never used is nothing to tell of.
                 if !heard.is_empty() {
                     let host = &route.host;
@@ -104,21 +111,21 @@ impl Egress {
                 }
                 stream::reset(client);
             }
-            (Opening::Client(_, heard) | Opening::Server(heard), server) => {
+            (FirstSpeaker::Client(_, heard) | FirstSpeaker::Server(heard), server) => {
                 let refuse = |reason| self.ended(call, &route, reason);
-                forward(client, server, heard, First::Other(&Other::new(&made_for.name, &refuse))).await;
+                forward(client, server, heard, FirstBytes::Other(&Other::new(&made_for.name, &refuse))).await;
             }
         }
     }
 
     /// Relays HTTP and TLS, each at its port, and nothing else.
-    async fn only_web(&self, mut client: TcpStream, server: Server, call: u64, route: &Route) {
-        let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
+    async fn only_web(&self, mut client: TcpStream, server: MeteredServer, call: u64, route: &Route) {
+        let Ok(FirstSpeaker::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
             return stream::reset(client);
         };
         let web = matches!(spoken, Spoken::Tls | Spoken::Http | Spoken::Http2);
         match route.other_than(spoken).or((!web).then_some("it is neither HTTP nor TLS")) {
-            None => forward(client, Ok(server), heard, First::Nothing).await,
+            None => forward(client, Ok(server), heard, FirstBytes::Nothing).await,
             Some(reason) => {
                 if !heard.is_empty() {
                     self.ended(call, route, reason.to_owned());
@@ -179,7 +186,7 @@ impl Egress {
     }
 }
 
-async fn forward(client: TcpStream, server: Result<Server, i32>, heard: Vec<u8>, first: First<'_>) {
+async fn forward(client: TcpStream, server: Result<MeteredServer, i32>, heard: Vec<u8>, first: FirstBytes<'_>) {
     match server {
         Ok(server) => relay(client, server, heard, first).await,
         Err(_) => stream::reset(client),

@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::meter::Server;
+use super::meter::MeteredServer;
 use crate::protocol::{SealedCredential, StepFailure};
 use crate::toolset;
 
@@ -34,17 +34,17 @@ const ALL_MAX: u64 = 1024 * 1024;
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A connection to a server: as it is, or with TLS on it.
-pub(super) type Connection = Either<Server, Box<TlsStream<Server>>>;
+pub(super) type UpstreamConnection = Either<MeteredServer, Box<TlsStream<MeteredServer>>>;
 
 /// All that a session has.
 #[derive(Default)]
-pub(super) struct Credentials {
+pub(super) struct SealedCredentials {
     all: Vec<SealedCredential>,
     /// `None` if none of them goes by TLS.
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Credentials {
+impl SealedCredentials {
     /// Reads them, while there are files in which the certificates of authorities are. The errors have none of what was read.
     pub(super) fn read(from: Option<OwnedFd>) -> Result<Self, StepFailure> {
         let Some(from) = from else { return Ok(Self::default()) };
@@ -79,7 +79,7 @@ impl Credentials {
         let tls = self.tls.as_ref().filter(|_| !headers.is_empty());
         let tls = tls.zip(secured).map(|(tls, secured)| {
             let methods = secured.methods.iter().filter_map(|method| Method::from_bytes(method.as_bytes()).ok());
-            Tls { config: Arc::clone(tls), methods: methods.collect() }
+            EgressTls { config: Arc::clone(tls), methods: methods.collect() }
         });
         Outfit { headers: headers.into(), tls }
     }
@@ -111,12 +111,12 @@ impl SealedCredential {
 #[derive(Clone, Default)]
 pub(super) struct Outfit {
     headers: Arc<[(HeaderName, HeaderValue)]>,
-    tls: Option<Tls>,
+    tls: Option<EgressTls>,
 }
 
 /// TLS that egress makes.
 #[derive(Clone)]
-struct Tls {
+struct EgressTls {
     config: Arc<ClientConfig>,
     /// Methods of the requests that it is made for.
     methods: Arc<[Method]>,
@@ -161,7 +161,7 @@ impl Outfit {
     }
 
     /// The connection to the server, on which requests are said. The error is why there is none.
-    pub(super) async fn secure(&self, server: Server, host: &Host) -> Result<Connection, String> {
+    pub(super) async fn secure(&self, server: MeteredServer, host: &Host) -> Result<UpstreamConnection, String> {
         let Some(tls) = &self.tls else { return Ok(Either::Left(server)) };
         let name = match host {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_odd| "TLS has no such name".to_owned())?,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn credentials(over: &str) -> (Credentials, bool) {
+    fn credentials(over: &str) -> (SealedCredentials, bool) {
         let one = serde_json::json!([{
             "credential": {
                 "host": "a.example", "over": over, "header": "x-key", "prefix": "", "from": { "variable": "A" },
@@ -195,7 +195,7 @@ mod tests {
             read.set(true);
             Vec::new()
         };
-        (Credentials::of(serde_json::from_value(one).unwrap(), certificates).unwrap(), read.get())
+        (SealedCredentials::of(serde_json::from_value(one).unwrap(), certificates).unwrap(), read.get())
     }
 
     /// The certificates of authorities are read where egress makes TLS, and nowhere else.

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::hello::{self, Hello};
-use super::http::{self, Kept, MadeFor};
-use super::meter::{Account, Meter, Server, SessionMeter};
-use super::names::{Answer, Found, Question};
+use super::http::{self, ConnectionReuse, MadeFor};
+use super::meter::{ConnectionAccount, ConnectionMeter, MeteredServer, SessionMeter};
+use super::names::{NameAnswer, NameQuestion, NameRecord};
 use super::opening::{Spoken, spoken};
 
 /// The one host that is granted.
@@ -30,19 +30,19 @@ pub fn question(bytes: &[u8]) {
         past_session: false,
         carries: Carries::UNBOUNDED,
     };
-    let question = Question::read(bytes, &network);
-    let found = [Found::Address(Ipv4Addr::LOCALHOST), Found::Name("good.example".into())];
+    let question = NameQuestion::read(bytes, &network);
+    let found = [NameRecord::Address(Ipv4Addr::LOCALHOST), NameRecord::Name("good.example".into())];
     match &question.answer {
-        Answer::None => return,
-        Answer::AddressOf(name) => assert_eq!(name, GRANTED),
-        Answer::NoName { told: Some(name) } => assert!(Host::parse(name).is_ok() && name != GRANTED),
-        Answer::Failure(_)
-        | Answer::Empty
-        | Answer::NoName { .. }
-        | Answer::Localhost
-        | Answer::EmptyOf(_)
-        | Answer::AddressOfAny(_)
-        | Answer::NameAt(_) => {}
+        NameAnswer::None => return,
+        NameAnswer::AddressOf(name) => assert_eq!(name, GRANTED),
+        NameAnswer::NoName { told: Some(name) } => assert!(Host::parse(name).is_ok() && name != GRANTED),
+        NameAnswer::Failure(_)
+        | NameAnswer::Empty
+        | NameAnswer::NoName { .. }
+        | NameAnswer::Localhost
+        | NameAnswer::EmptyOf(_)
+        | NameAnswer::AddressOfAny(_)
+        | NameAnswer::NameAt(_) => {}
     }
     for records in [&found[..], &[]] {
         let answer = question.answered(ResponseCode::NoError, records).expect("there are words for it");
@@ -98,7 +98,7 @@ pub fn requests(bytes: &[u8]) -> Vec<u8> {
             theirs,
             bytes.to_vec(),
             unmetered(upstream),
-            (made_for, Kept::Open),
+            (made_for, ConnectionReuse::Open),
             Arc::new(|bad| bad.to_string()),
         ));
         let (mut reads, mut writes) = client.into_split();
@@ -126,9 +126,9 @@ pub fn requests(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// For which nothing is bounded.
-fn unmetered(server: TcpStream) -> Server {
+fn unmetered(server: TcpStream) -> MeteredServer {
     let all = Arc::new(SessionMeter::new(&Carries::UNBOUNDED));
-    Server::new(server, Account::open(Arc::new(Meter::new(u64::MAX)), all, Arc::new(drop)))
+    MeteredServer::new(server, ConnectionAccount::open(Arc::new(ConnectionMeter::new(u64::MAX)), all, Arc::new(drop)))
 }
 
 async fn pair() -> (TcpStream, TcpStream) {

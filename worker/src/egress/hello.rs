@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
 
-use super::meter::Server;
+use super::meter::MeteredServer;
 use super::stream;
 
 /// Most bytes of a hello, with the heads of its records.
@@ -93,7 +93,7 @@ impl<'a> Hellos<'a> {
         &self,
         (mut heard, hello): (Vec<u8>, usize),
         client: &TcpStream,
-        server: &Server,
+        server: &MeteredServer,
     ) -> io::Result<()> {
         let rest = heard.split_off(hello.min(heard.len()));
         stream::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
@@ -103,13 +103,13 @@ impl<'a> Hellos<'a> {
                 return stream::write_all(server, &heard).await;
             }
             match next(&heard) {
-                Next::Wait => {}
-                Next::Pass(length) => {
+                NextAct::Wait => {}
+                NextAct::Pass(length) => {
                     let rest = heard.split_off(length.min(heard.len()));
                     stream::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
                     continue;
                 }
-                Next::Hello => match read(&heard) {
+                NextAct::Hello => match read(&heard) {
                     Ok(Hello::Incomplete) => {}
                     // A third is not asked for.
                     Ok(Hello::For(host, _)) if host == *self.name => return stream::write_all(server, &heard).await,
@@ -124,7 +124,7 @@ impl<'a> Hellos<'a> {
     }
 
     /// Passes on what the server says, until it is known whether it asks for a second hello.
-    pub(super) async fn listen(&self, server: &Server, client: &TcpStream) -> io::Result<()> {
+    pub(super) async fn listen(&self, server: &MeteredServer, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
             let before = heard.len();
@@ -149,7 +149,7 @@ impl<'a> Hellos<'a> {
 
 /// Next act on what a client has said after its hello.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum NextAct {
     /// It cannot be told yet.
     Wait,
     /// So many bytes are of no matter.
@@ -158,24 +158,24 @@ enum Next {
     Hello,
 }
 
-fn next(heard: &[u8]) -> Next {
-    let [kind, _, _, high, low, body @ ..] = heard else { return Next::Wait };
+fn next(heard: &[u8]) -> NextAct {
+    let [kind, _, _, high, low, body @ ..] = heard else { return NextAct::Wait };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     match (*kind, body) {
         // Nothing in a record comes in pieces that small, and none is that long: read as a hello, which they are not.
-        (HANDSHAKE, _) if length == 0 => Next::Hello,
-        _ if length > RECORD_MAX => Next::Hello,
-        (HANDSHAKE, [CLIENT_HELLO, ..]) => Next::Hello,
-        (HANDSHAKE, []) => Next::Wait,
+        (HANDSHAKE, _) if length == 0 => NextAct::Hello,
+        _ if length > RECORD_MAX => NextAct::Hello,
+        (HANDSHAKE, [CLIENT_HELLO, ..]) => NextAct::Hello,
+        (HANDSHAKE, []) => NextAct::Wait,
         // A change of ciphers, a warning, early data, whatever else: what servers skip before a second hello, or end at.
-        _ if body.len() < length => Next::Wait,
-        _ => Next::Pass(HEAD + length),
+        _ if body.len() < length => NextAct::Wait,
+        _ => NextAct::Pass(HEAD + length),
     }
 }
 
 /// True if a server's first answer to a hello asks for another. `None` while that cannot be told.
 fn asks_again(heard: &[u8]) -> Option<bool> {
-    let mut input = Reader(heard);
+    let mut input = HelloReader(heard);
     loop {
         let [kind, _, _, high, low] = *input.take(HEAD)? else { return None };
         let length = u16::from_be_bytes([high, low]).into();
@@ -193,7 +193,7 @@ fn asks_again(heard: &[u8]) -> Option<bool> {
 
 /// Puts the hello together, which may be split into several records, and tells how long they are. `None` while a part is missing.
 fn message(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, BadHello> {
-    let mut input = Reader(bytes);
+    let mut input = HelloReader(bytes);
     let mut message = Vec::new();
     for _ in 0..RECORDS_MAX {
         let Some(head) = input.take(5) else { return Ok(None) };
@@ -228,7 +228,7 @@ fn message(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, BadHello> {
 
 /// The one name in it.
 fn server_name(message: &[u8]) -> Result<Host, BadHello> {
-    let mut extensions = Reader(extensions(message).ok_or(BadHello::Malformed)?);
+    let mut extensions = HelloReader(extensions(message).ok_or(BadHello::Malformed)?);
     let mut name = None;
     while !extensions.0.is_empty() {
         let kind = extensions.number().ok_or(BadHello::Malformed)?;
@@ -250,7 +250,7 @@ fn server_name(message: &[u8]) -> Result<Host, BadHello> {
 
 /// Extensions, which come last in a hello. One without any is whole, and names no server.
 fn extensions(message: &[u8]) -> Option<&[u8]> {
-    let mut input = Reader(message);
+    let mut input = HelloReader(message);
     input.take(2 + 32)?; // version, random
     input.list_8()?; // session
     input.list_16()?; // ciphers
@@ -264,17 +264,17 @@ fn extensions(message: &[u8]) -> Option<&[u8]> {
 
 /// The list of server names, if it has exactly one, which is a host's.
 fn only_name(body: &[u8]) -> Option<&[u8]> {
-    let mut input = Reader(body);
-    let mut list = Reader(input.list_16()?);
+    let mut input = HelloReader(body);
+    let mut list = HelloReader(input.list_16()?);
     let [0] = *list.take(1)? else { return None };
     let name = list.list_16()?;
     (input.0.is_empty() && list.0.is_empty() && !name.is_empty()).then_some(name)
 }
 
 /// Rest to be read.
-struct Reader<'a>(&'a [u8]);
+struct HelloReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HelloReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

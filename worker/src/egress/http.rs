@@ -25,11 +25,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::credentials::{Connection, Outfit};
+use super::credentials::{Outfit, UpstreamConnection};
 use super::lock::lock;
-use super::meter::Server;
+use super::meter::MeteredServer;
 use super::other::Other;
-use super::relay::{First, relay};
+use super::relay::{FirstBytes, relay};
 use super::stream;
 
 /// Most bytes of a head, and of what is read ahead of a body.
@@ -42,7 +42,7 @@ const HEAD_TIME: Duration = Duration::from_secs(300);
 const WEBSOCKET: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The answers: the server's, or a sentence of callgate's own.
-type Answer = Response<Either<Incoming, Full<Bytes>>>;
+type HttpAnswer = Response<Either<Incoming, Full<Bytes>>>;
 
 /// The name that a connection was made for.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl MadeFor {
 
 /// For how many requests a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum ConnectionReuse {
     /// As many as both sides like.
     Open,
     Once,
@@ -104,8 +104,8 @@ pub(super) type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
 pub(super) async fn serve(
     client: TcpStream,
     heard: Vec<u8>,
-    server: Server,
-    (made_for, kept): (MadeFor, Kept),
+    server: MeteredServer,
+    (made_for, kept): (MadeFor, ConnectionReuse),
     refused: Refused,
 ) {
     let server = match made_for.outfit.secure(server, &made_for.name).await {
@@ -124,8 +124,12 @@ pub(super) async fn serve(
         .handshake(TokioIo::new(server))
         .await;
     let Ok((sender, connection)) = connected else { return };
-    let upstream =
-        Arc::new(Upstream { sender: Mutex::new(sender), switched: std::sync::Mutex::default(), made_for, refused });
+    let upstream = Arc::new(UpstreamServer {
+        sender: Mutex::new(sender),
+        switched: std::sync::Mutex::default(),
+        made_for,
+        refused,
+    });
     // It ends with this.
     let mut connected = JoinSet::new();
     connected.spawn(connection.with_upgrades());
@@ -136,7 +140,7 @@ pub(super) async fn serve(
             async move { Ok::<_, Infallible>(upstream.answer(request).await) }
         }
     });
-    let client = Heard { bytes: heard, read: 0, socket: client };
+    let client = HeardClient { bytes: heard, read: 0, socket: client };
     let mut serving = std::pin::pin!(builder(kept).serve_connection(TokioIo::new(client), service).with_upgrades());
     let mut is_connected = true;
     loop {
@@ -155,19 +159,21 @@ pub(super) async fn serve(
     let Some((client, server, upgrade)) = switched else { return };
     let Ok((client, server)) = tokio::try_join!(client, server) else { return };
     // They are what was begun with.
-    if let (Ok(client), Ok(server)) = (client.downcast::<TokioIo<Heard>>(), server.downcast::<TokioIo<Connection>>()) {
-        let Heard { bytes, read, socket } = client.io.into_inner();
+    if let (Ok(client), Ok(server)) =
+        (client.downcast::<TokioIo<HeardClient>>(), server.downcast::<TokioIo<UpstreamConnection>>())
+    {
+        let HeardClient { bytes, read, socket } = client.io.into_inner();
         // Egress' own TLS is for tools, which switch to nothing else.
         let tokio_util::either::Either::Left(server_socket) = server.io.into_inner() else { return };
         let heard = [&client.read_buf[..], bytes.get(read..).unwrap_or_default()].concat();
         match stream::write_all(&socket, &server.read_buf).await {
             Ok(()) => match upgrade {
-                Upgrade::WebSocket { .. } => relay(socket, server_socket, heard, First::Nothing).await,
+                Upgrade::WebSocket { .. } => relay(socket, server_socket, heard, FirstBytes::Nothing).await,
                 // Nothing proves that the server takes no other request.
                 Upgrade::Tcp => {
                     let refuse = |reason| drop((upstream.refused)(&BadRequest::Afterwards(reason)));
                     let other = Other::new(&upstream.made_for.name, &refuse);
-                    relay(socket, server_socket, heard, First::Other(&other)).await;
+                    relay(socket, server_socket, heard, FirstBytes::Other(&other)).await;
                 }
             },
             Err(_gone) => stream::reset(server_socket.socket),
@@ -181,17 +187,18 @@ pub(super) async fn apologize(client: TcpStream, heard: Vec<u8>, sentence: Strin
         let answer = own(StatusCode::BAD_GATEWAY, &sentence);
         async move { Ok::<_, Infallible>(answer) }
     });
-    let client = Heard { bytes: heard, read: 0, socket: client };
+    let client = HeardClient { bytes: heard, read: 0, socket: client };
     // An error is the client's, who is gone.
-    let _ended: hyper::Result<()> = builder(Kept::Open).serve_connection(TokioIo::new(client), service).await;
+    let _ended: hyper::Result<()> =
+        builder(ConnectionReuse::Open).serve_connection(TokioIo::new(client), service).await;
 }
 
-fn builder(kept: Kept) -> server::conn::http1::Builder {
+fn builder(kept: ConnectionReuse) -> server::conn::http1::Builder {
     let mut builder = server::conn::http1::Builder::new();
     builder
         .preserve_header_case(true)
         .half_close(true)
-        .keep_alive(kept == Kept::Open)
+        .keep_alive(kept == ConnectionReuse::Open)
         .auto_date_header(false)
         .max_headers(LINES_MAX)
         .max_buf_size(HEAD_MAX)
@@ -200,7 +207,7 @@ fn builder(kept: Kept) -> server::conn::http1::Builder {
     builder
 }
 
-struct Upstream {
+struct UpstreamServer {
     sender: Mutex<client::conn::http1::SendRequest<Incoming>>,
     /// Both connections carry something else by now.
     switched: std::sync::Mutex<Option<(OnUpgrade, OnUpgrade, Upgrade)>>,
@@ -208,8 +215,8 @@ struct Upstream {
     refused: Refused,
 }
 
-impl Upstream {
-    async fn answer(self: &Arc<Self>, mut request: Request<Incoming>) -> Answer {
+impl UpstreamServer {
+    async fn answer(self: &Arc<Self>, mut request: Request<Incoming>) -> HttpAnswer {
         if let Err(bad) = check(request.method(), request.uri(), request.headers(), &self.made_for) {
             return own(StatusCode::FORBIDDEN, &(self.refused)(&bad));
         }
@@ -244,12 +251,12 @@ impl Upstream {
         }
     }
 
-    fn failed(&self, why: &BadRequest) -> Answer {
+    fn failed(&self, why: &BadRequest) -> HttpAnswer {
         own(StatusCode::BAD_GATEWAY, &format!("{}: {}", self.made_for.name, (self.refused)(why)))
     }
 
     /// Both sides have agreed to speak something else.
-    fn switch(&self, client: OnUpgrade, mut answer: Response<Incoming>, upgrade: Upgrade) -> Answer {
+    fn switch(&self, client: OnUpgrade, mut answer: Response<Incoming>, upgrade: Upgrade) -> HttpAnswer {
         let server = hyper::upgrade::on(&mut answer);
         *lock(&self.switched) = Some((client, server, upgrade));
         answer.map(Either::Left)
@@ -399,7 +406,7 @@ fn to_origin_form(uri: &mut Uri) {
     }
 }
 
-fn own(status: StatusCode, sentence: &str) -> Answer {
+fn own(status: StatusCode, sentence: &str) -> HttpAnswer {
     let mut answer = Response::new(Either::Right(Full::from(format!("callgate: {sentence}\n"))));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -409,13 +416,13 @@ fn own(status: StatusCode, sentence: &str) -> Answer {
 }
 
 /// A client of which the first bytes were read already.
-struct Heard {
+struct HeardClient {
     bytes: Vec<u8>,
     read: usize,
     socket: TcpStream,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for HeardClient {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         match this.bytes.get(this.read..) {
@@ -433,7 +440,7 @@ impl AsyncRead for Heard {
     }
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for HeardClient {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
     }

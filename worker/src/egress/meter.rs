@@ -21,7 +21,7 @@ const AHEAD: Duration = Duration::from_millis(100);
 
 /// Counts what connections carry.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ConnectionMeter {
     connections: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
@@ -30,7 +30,7 @@ pub(super) struct Meter {
     is_told: AtomicBool,
 }
 
-impl Meter {
+impl ConnectionMeter {
     /// For so many bytes, both ways together.
     pub(super) fn new(most: u64) -> Self {
         let none = AtomicU64::default;
@@ -58,7 +58,7 @@ impl Meter {
 /// The meter of all that a session carries, which paces it as well.
 #[derive(Debug)]
 pub(super) struct SessionMeter {
-    meter: Meter,
+    meter: ConnectionMeter,
     /// Bytes a second.
     rate: Option<u64>,
     /// When all that was carried is within the rate.
@@ -67,7 +67,7 @@ pub(super) struct SessionMeter {
 
 impl SessionMeter {
     pub(super) fn new(carries: &Carries) -> Self {
-        Self { meter: Meter::new(carries.session), rate: carries.rate, even: Mutex::new(Instant::now()) }
+        Self { meter: ConnectionMeter::new(carries.session), rate: carries.rate, even: Mutex::new(Instant::now()) }
     }
 
     fn add(&self, sent: u64, received: u64) {
@@ -90,19 +90,19 @@ impl SessionMeter {
 }
 
 /// Says that a call's connections end because they have carried too much: which limit, how much, and how much may be.
-pub(super) type Tell = Arc<dyn Fn(String) + Send + Sync>;
+pub(super) type LimitNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Whose what a connection carries is.
 #[derive(Clone)]
-pub(super) struct Account {
-    call: Arc<Meter>,
+pub(super) struct ConnectionAccount {
+    call: Arc<ConnectionMeter>,
     session: Arc<SessionMeter>,
-    tell: Tell,
+    tell: LimitNotice,
 }
 
-impl Account {
+impl ConnectionAccount {
     /// For another connection of this call.
-    pub(super) fn open(call: Arc<Meter>, session: Arc<SessionMeter>, tell: Tell) -> Self {
+    pub(super) fn open(call: Arc<ConnectionMeter>, session: Arc<SessionMeter>, tell: LimitNotice) -> Self {
         for meter in [&*call, &session.meter] {
             meter.connections.fetch_add(1, Ordering::Relaxed);
         }
@@ -129,8 +129,8 @@ impl Account {
 }
 
 /// Reason why a call may carry no more, if it may not.
-pub(super) fn excess(call: &Meter, session: &SessionMeter) -> Option<String> {
-    let of = |limit: LimitName, meter: &Meter| {
+pub(super) fn excess(call: &ConnectionMeter, session: &SessionMeter) -> Option<String> {
+    let of = |limit: LimitName, meter: &ConnectionMeter| {
         let used = meter.excess()?;
         Some(format!("{}; {}", limit.story(used, meter.most), limit.remedy(used, meter.most)))
     };
@@ -138,7 +138,7 @@ pub(super) fn excess(call: &Meter, session: &SessionMeter) -> Option<String> {
 }
 
 /// One side of a connection.
-pub(super) trait Side {
+pub(super) trait MeteredSide {
     fn socket(&self) -> &TcpStream;
 
     /// So many bytes were sent to it, and so many came from it. An error if that was too much.
@@ -152,21 +152,21 @@ pub(super) trait Side {
     }
 }
 
-impl Side for TcpStream {
+impl MeteredSide for TcpStream {
     fn socket(&self) -> &TcpStream {
         self
     }
 }
 
 /// The side outside, for which is counted.
-pub(super) struct Server {
+pub(super) struct MeteredServer {
     pub(super) socket: TcpStream,
-    account: Account,
+    account: ConnectionAccount,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Server {
-    pub(super) fn new(socket: TcpStream, account: Account) -> Self {
+impl MeteredServer {
+    pub(super) fn new(socket: TcpStream, account: ConnectionAccount) -> Self {
         Self { socket, account, pause: None }
     }
 
@@ -198,7 +198,7 @@ impl Server {
     }
 }
 
-impl Side for Server {
+impl MeteredSide for MeteredServer {
     fn socket(&self) -> &TcpStream {
         &self.socket
     }
@@ -213,7 +213,7 @@ impl Side for Server {
     }
 }
 
-impl AsyncRead for Server {
+impl AsyncRead for MeteredServer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_rest(cx))?;
@@ -223,7 +223,7 @@ impl AsyncRead for Server {
     }
 }
 
-impl AsyncWrite for Server {
+impl AsyncWrite for MeteredServer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().poll_writing(cx, |socket, cx| socket.poll_write(cx, bytes))
     }

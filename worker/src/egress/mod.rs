@@ -36,7 +36,7 @@ use callgate_policy::plan::Identity;
 use callgate_policy::step::Step;
 use tokio::runtime::Runtime;
 
-use self::credentials::Credentials;
+use self::credentials::SealedCredentials;
 pub(crate) use self::serving::BACKLOG;
 use self::serving::{Egress, Sockets};
 use self::upstream::Resolver;
@@ -60,12 +60,12 @@ pub(crate) fn run(broker: Channel, credentials: Option<OwnedFd>, identity: Ident
 }
 
 /// Confined, and ready to serve.
-struct Ready {
+struct ReadyEgress {
     runtime: Runtime,
     serve: Serve,
     sockets: Sockets,
     resolver: Resolver,
-    credentials: Credentials,
+    credentials: SealedCredentials,
     /// For how many connections at once.
     room: usize,
 }
@@ -75,12 +75,12 @@ fn start(
     credentials: Option<OwnedFd>,
     identity: Identity,
     landlock_abi: u8,
-) -> Result<Option<(Ready, Vec<StepReport>)>, StepFailure> {
+) -> Result<Option<(ReadyEgress, Vec<StepReport>)>, StepFailure> {
     let mut steps = confine::become_ready(identity)?;
     let heard = broker.receive().map_err(failure(Step::Egress, "hear what to serve"))?;
     let Received::Message(serve, fds) = heard else { return Ok(None) };
     let sockets = sockets(&serve, fds)?;
-    let credentials = Credentials::read(credentials)?;
+    let credentials = SealedCredentials::read(credentials)?;
     // While there are files to read it from.
     let resolver = Resolver::of_host()
         .map_err(|e| StepFailure::new(Step::Egress, format!("read how names are resolved ({e})")))?;
@@ -89,7 +89,7 @@ fn start(
     let runtime = runtime.map_err(failure(Step::Egress, "make its event loop"))?;
     let room = serving::room();
     steps.extend(confine::confine(&serve.network, landlock_abi)?);
-    Ok(Some((Ready { runtime, serve, sockets, resolver, credentials, room }, steps)))
+    Ok(Some((ReadyEgress { runtime, serve, sockets, resolver, credentials, room }, steps)))
 }
 
 fn sockets(serve: &Serve, fds: Vec<OwnedFd>) -> Result<Sockets, StepFailure> {
@@ -100,7 +100,7 @@ fn sockets(serve: &Serve, fds: Vec<OwnedFd>) -> Result<Sockets, StepFailure> {
     Ok(Sockets { listener, names })
 }
 
-impl Ready {
+impl ReadyEgress {
     fn serve(self, broker: Channel) -> std::io::Result<()> {
         let Self { runtime, serve, sockets, resolver, credentials, room } = self;
         let served = runtime.block_on(async move {

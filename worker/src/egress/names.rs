@@ -24,7 +24,7 @@ const PAYLOAD: u16 = 1232;
 
 /// Which address stands for which name.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct NameBook {
     numbers: HashMap<Arc<str>, u32>,
     names: HashMap<u32, (Arc<str>, u64)>,
     /// By when they were used last.
@@ -32,7 +32,7 @@ pub(super) struct Book {
     clock: u64,
 }
 
-impl Book {
+impl NameBook {
     /// The address that stands for a name, for as long as no 65,536 others were used since.
     pub(super) fn address_of(&mut self, name: &str) -> Ipv4Addr {
         let number = match self.numbers.get(name) {
@@ -98,7 +98,7 @@ fn number(ip: Ipv4Addr) -> Option<u32> {
 
 /// Answer to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum NameAnswer {
     /// Nothing: it is no question.
     None,
     /// That it is no proper one, or of a kind that nobody answers here.
@@ -119,7 +119,7 @@ pub(super) enum Answer {
     NameAt(Ipv4Addr),
 }
 
-impl Answer {
+impl NameAnswer {
     /// True if somebody outside is asked for it.
     pub(super) fn is_asked_outside(&self) -> bool {
         matches!(self, Self::AddressOf(_) | Self::EmptyOf(_))
@@ -139,12 +139,12 @@ impl Answer {
 
 /// A question, and what is to be answered.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
+pub(super) struct NameQuestion {
     message: Message,
-    pub(super) answer: Answer,
+    pub(super) answer: NameAnswer,
 }
 
-impl Question {
+impl NameQuestion {
     /// Reads a question.
     pub(super) fn read(bytes: &[u8], network: &Network) -> Self {
         // Of what is an answer itself, or shorter than a head, nobody waits for one.
@@ -159,17 +159,17 @@ impl Question {
             }
             Err(_) => Self {
                 message: Message::new(u16::from_be_bytes([id_high, id_low]), MessageType::Query, OpCode::Query),
-                answer: Answer::Failure(ResponseCode::FormErr),
+                answer: NameAnswer::Failure(ResponseCode::FormErr),
             },
         }
     }
 
     fn none() -> Self {
-        Self { message: Message::new(0, MessageType::Query, OpCode::Query), answer: Answer::None }
+        Self { message: Message::new(0, MessageType::Query, OpCode::Query), answer: NameAnswer::None }
     }
 
     /// The answer: these records, or none, with this code. `None` if it cannot be put into words.
-    pub(super) fn answered(&self, code: ResponseCode, records: &[Found]) -> Option<Vec<u8>> {
+    pub(super) fn answered(&self, code: ResponseCode, records: &[NameRecord]) -> Option<Vec<u8>> {
         let mut answer = Message::new(self.message.metadata.id, MessageType::Response, self.message.metadata.op_code);
         answer.metadata = Metadata::response_from_request(&self.message.metadata);
         // Go takes an answer without it for one of a server that knows nothing.
@@ -180,8 +180,8 @@ impl Question {
             answer.add_query(query.clone());
             for found in records {
                 let data = match found {
-                    Found::Address(ip) => RData::A(A(*ip)),
-                    Found::Name(name) => RData::PTR(PTR(Name::from_ascii(format!("{name}.")).ok()?)),
+                    NameRecord::Address(ip) => RData::A(A(*ip)),
+                    NameRecord::Name(name) => RData::PTR(PTR(Name::from_ascii(format!("{name}.")).ok()?)),
                 };
                 answer.add_answer(Record::from_rdata(query.name().clone(), TTL, data));
             }
@@ -197,41 +197,45 @@ impl Question {
 
 /// Content of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum NameRecord {
     Address(Ipv4Addr),
     Name(Arc<str>),
 }
 
-fn judge(message: &Message, network: &Network) -> Answer {
+fn judge(message: &Message, network: &Network) -> NameAnswer {
     if message.metadata.op_code != OpCode::Query {
-        return Answer::Failure(ResponseCode::NotImp);
+        return NameAnswer::Failure(ResponseCode::NotImp);
     }
     if message.edns.as_ref().is_some_and(|edns| edns.version() != 0) {
-        return Answer::Failure(ResponseCode::BADVERS);
+        return NameAnswer::Failure(ResponseCode::BADVERS);
     }
-    let [query] = &*message.queries else { return Answer::Failure(ResponseCode::FormErr) };
+    let [query] = &*message.queries else { return NameAnswer::Failure(ResponseCode::FormErr) };
     if query.query_class() != DNSClass::IN {
-        return Answer::Failure(ResponseCode::Refused);
+        return NameAnswer::Failure(ResponseCode::Refused);
     }
     let wants_address = matches!(query.query_type(), RecordType::A | RecordType::AAAA | RecordType::ANY);
     if let Some(ip) = reversed(query.name()) {
-        return if query.query_type() == RecordType::PTR { Answer::NameAt(ip) } else { Answer::NoName { told: None } };
+        return if query.query_type() == RecordType::PTR {
+            NameAnswer::NameAt(ip)
+        } else {
+            NameAnswer::NoName { told: None }
+        };
     }
     // What is no host's name in one form for all was not granted, and could not be.
-    let Ok(Host::Name(name)) = Host::parse(&query.name().to_ascii()) else { return Answer::NoName { told: None } };
+    let Ok(Host::Name(name)) = Host::parse(&query.name().to_ascii()) else { return NameAnswer::NoName { told: None } };
     if name == "localhost" || name.ends_with(".localhost") {
-        return if query.query_type() == RecordType::A { Answer::Localhost } else { Answer::Empty };
+        return if query.query_type() == RecordType::A { NameAnswer::Localhost } else { NameAnswer::Empty };
     }
     let host = Host::Name(name.clone());
     if !knows(network, &host) {
-        return Answer::NoName { told: wants_address.then_some(name) };
+        return NameAnswer::NoName { told: wants_address.then_some(name) };
     }
     let wants = |kind: RecordType| query.query_type() == kind;
     match is_named(network, &host) {
-        true if wants(RecordType::A) || wants(RecordType::ANY) => Answer::AddressOf(name),
-        true if wants(RecordType::AAAA) => Answer::EmptyOf(name),
-        false if wants(RecordType::A) || wants(RecordType::ANY) => Answer::AddressOfAny(name),
-        _ => Answer::Empty,
+        true if wants(RecordType::A) || wants(RecordType::ANY) => NameAnswer::AddressOf(name),
+        true if wants(RecordType::AAAA) => NameAnswer::EmptyOf(name),
+        false if wants(RecordType::A) || wants(RecordType::ANY) => NameAnswer::AddressOfAny(name),
+        _ => NameAnswer::Empty,
     }
 }
 

@@ -100,7 +100,7 @@ fn is_token(byte: u8) -> bool {
 
 /// Who spoke.
 #[derive(Debug)]
-pub(super) enum Opening {
+pub(super) enum FirstSpeaker {
     /// The client, this, in these bytes.
     Client(Spoken, Vec<u8>),
     /// The server, and the client at most these bytes. They may be part of a word that would tell.
@@ -108,7 +108,7 @@ pub(super) enum Opening {
 }
 
 /// Waits until it is clear what is spoken. A `server` may speak first.
-pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> io::Result<Opening> {
+pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> io::Result<FirstSpeaker> {
     let mut heard = Vec::with_capacity(2048);
     let mut looked_at = 0;
     let silence = tokio::time::sleep(SILENCE);
@@ -116,7 +116,7 @@ pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> 
     loop {
         let read = tokio::select! {
             read = client.read_buf(&mut heard) => read?,
-            () = speaks(server) => return Ok(Opening::Server(heard)),
+            () = speaks(server) => return Ok(FirstSpeaker::Server(heard)),
             () = &mut silence, if server.is_none() => return Err(io::ErrorKind::TimedOut.into()),
         };
         // What comes in single bytes is not read from its start for each of them.
@@ -130,14 +130,14 @@ pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> 
         looked_at = heard.len();
         match spoken(&heard) {
             // The client will say no more.
-            Spoken::Undecided | Spoken::Text if read == 0 => return Ok(Opening::Client(Spoken::Other, heard)),
+            Spoken::Undecided | Spoken::Text if read == 0 => return Ok(FirstSpeaker::Client(Spoken::Other, heard)),
             // A first line that some servers take however long it is.
             Spoken::Undecided | Spoken::Text if heard.len() >= OPENING_MAX => {
-                return Ok(Opening::Client(Spoken::Http, heard));
+                return Ok(FirstSpeaker::Client(Spoken::Http, heard));
             }
             Spoken::Undecided | Spoken::Text => {}
             spoken @ (Spoken::Odd | Spoken::Tls | Spoken::Http | Spoken::Http2 | Spoken::Other) => {
-                return Ok(Opening::Client(spoken, heard));
+                return Ok(FirstSpeaker::Client(spoken, heard));
             }
         }
     }

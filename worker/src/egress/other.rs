@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
 
-use super::meter::Server;
+use super::meter::MeteredServer;
 use super::opening::{HTTP2, Spoken, contains_http, has_version_two, spoken};
 use super::stream;
 
@@ -40,8 +40,8 @@ impl<'a> Other<'a> {
     }
 
     /// Passes on what the client says, what was heard already first.
-    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &Server) -> io::Result<()> {
-        let mut look = Look::new(self.name);
+    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &MeteredServer) -> io::Result<()> {
+        let mut look = ClientWords::new(self.name);
         loop {
             if !look.is_answered && self.is_answered.load(Ordering::Relaxed) {
                 look.is_answered = true;
@@ -65,7 +65,7 @@ impl<'a> Other<'a> {
     }
 
     /// Passes on what the server says, until it is clear that it is no HTTP.
-    pub(super) async fn listen(&self, server: &Server, client: &TcpStream) -> io::Result<()> {
+    pub(super) async fn listen(&self, server: &MeteredServer, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
             let is_over = stream::hear(server, &mut heard).await? == 0;
@@ -102,7 +102,7 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A client's words so far, in lines. Some servers end one at a line feed, some at a carriage return, some at both
 /// together, and take the other for a blank.
-struct Look<'a> {
+struct ClientWords<'a> {
     name: &'a Host,
     /// The first bytes of all.
     opening: Vec<u8>,
@@ -124,7 +124,7 @@ struct Look<'a> {
 /// name, too.
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-impl<'a> Look<'a> {
+impl<'a> ClientWords<'a> {
     fn new(name: &'a Host) -> Self {
         let (opening, line, rest) = (Vec::new(), Vec::new(), Vec::new());
         let (is_http, has_begun, may_be_request, is_answered) = (false, false, false, false);
@@ -259,7 +259,7 @@ mod tests {
 
     fn judged(pieces: &[&[u8]]) -> Result<(), String> {
         let name = Host::parse("good.example").unwrap();
-        let mut look = Look::new(&name);
+        let mut look = ClientWords::new(&name);
         pieces.iter().try_for_each(|piece| look.take(piece)).and_then(|()| look.line_ends())
     }
 
@@ -268,7 +268,7 @@ mod tests {
     fn b13_the_look_goes_on_where_a_request_may_have_been() {
         let name = Host::parse("good.example").unwrap();
         let after = |before: &[u8]| {
-            let mut look = Look::new(&name);
+            let mut look = ClientWords::new(&name);
             look.take(before).unwrap();
             look.is_answered = true;
             (look.may_be_request, look.take(b"GET x\r\nHost: evil.example\r\n").is_err())

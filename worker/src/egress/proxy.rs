@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::farewell;
-use super::http::{self, Kept, MadeFor};
-use super::meter::Server;
+use super::http::{self, ConnectionReuse, MadeFor};
+use super::meter::MeteredServer;
 use super::opening::Spoken;
 use super::serving::{Asker, Egress, NoRoute, Route};
 use super::stream;
@@ -28,15 +28,15 @@ const LINES_MAX: usize = 128;
 
 /// Wish of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedHost {
     host: Host,
     port: u16,
-    how: How,
+    how: ProxyProtocol,
 }
 
 /// How it has asked for that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum How {
+enum ProxyProtocol {
     Socks,
     Connect,
     /// A request to be passed on; the head was read.
@@ -79,7 +79,7 @@ impl Egress {
                 return farewell(client, &answer).await;
             }
         };
-        if let (How::Request(_), Some(reason)) = (&wanted.how, route.other_than(Spoken::Http)) {
+        if let (ProxyProtocol::Request(_), Some(reason)) = (&wanted.how, route.other_than(Spoken::Http)) {
             let answer = wanted.how.refused(&route.host, Some(reason));
             self.say(FromEgress::Refused { call, host: route.host, reason: Some(reason.to_owned()) });
             return farewell(client, &answer).await;
@@ -89,8 +89,10 @@ impl Egress {
             Err(errno) => return farewell(client, &wanted.how.failed(&route.host, errno)).await,
         };
         match wanted.how {
-            How::Request(head) => self.pass_on((client, head), server, call, (wanted.host, wanted.port, route)).await,
-            How::Socks | How::Connect => {
+            ProxyProtocol::Request(head) => {
+                self.pass_on((client, head), server, call, (wanted.host, wanted.port, route)).await
+            }
+            ProxyProtocol::Socks | ProxyProtocol::Connect => {
                 if client.write_all(wanted.how.done()).await.is_ok() {
                     self.converse(client, Some(server), call, route).await;
                 }
@@ -101,18 +103,18 @@ impl Egress {
     async fn pass_on(
         self: Arc<Self>,
         (client, head): (TcpStream, Vec<u8>),
-        server: Server,
+        server: MeteredServer,
         call: u64,
         (name, port, route): (Host, u16, Route),
     ) {
         let made_for = route.made_for.clone().unwrap_or(MadeFor::new(name, port));
         let refused = self.refused(call, route);
         // The next request of a client may be for another host.
-        http::serve(client, head, server, (made_for, Kept::Once), refused).await;
+        http::serve(client, head, server, (made_for, ConnectionReuse::Once), refused).await;
     }
 }
 
-impl How {
+impl ProxyProtocol {
     fn done(&self) -> &'static [u8] {
         match self {
             Self::Socks => &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0],
@@ -157,7 +159,7 @@ fn http_error(status: &str, sentence: &str) -> Vec<u8> {
 }
 
 /// Hears what a client wants, and not a byte more: what follows is for the server.
-async fn ask(client: &mut TcpStream) -> Result<Wanted, Unclear> {
+async fn ask(client: &mut TcpStream) -> Result<WantedHost, Unclear> {
     match client.read_u8().await? {
         5 => ask_by_socks(client).await,
         first => {
@@ -178,7 +180,7 @@ fn is_text(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n')
 }
 
-async fn ask_by_socks(client: &mut TcpStream) -> Result<Wanted, Unclear> {
+async fn ask_by_socks(client: &mut TcpStream) -> Result<WantedHost, Unclear> {
     let mut methods = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut methods).await?;
     if !methods.contains(&0) {
@@ -201,11 +203,11 @@ async fn ask_by_socks(client: &mut TcpStream) -> Result<Wanted, Unclear> {
         [5, ..] => return Err(Unclear::Said(socks_error(7))),
         _ => return Err(Unclear::Said(socks_error(1))),
     };
-    Ok(Wanted { host, port: client.read_u16().await?, how: How::Socks })
+    Ok(WantedHost { host, port: client.read_u16().await?, how: ProxyProtocol::Socks })
 }
 
 /// Reads a head of HTTP that is for a proxy.
-pub(super) fn by_http(head: Vec<u8>) -> Result<Wanted, &'static str> {
+pub(super) fn by_http(head: Vec<u8>) -> Result<WantedHost, &'static str> {
     let mut lines = [httparse::EMPTY_HEADER; LINES_MAX];
     let mut request = httparse::Request::new(&mut lines);
     let whole = request.parse(&head).is_ok_and(|parsed| parsed.is_complete());
@@ -214,7 +216,7 @@ pub(super) fn by_http(head: Vec<u8>) -> Result<Wanted, &'static str> {
     };
     if method == "CONNECT" {
         let (host, port) = target.rsplit_once(':').ok_or("CONNECT takes a host and a port")?;
-        return Ok(Wanted { host: parsed(host)?, port: number(port)?, how: How::Connect });
+        return Ok(WantedHost { host: parsed(host)?, port: number(port)?, how: ProxyProtocol::Connect });
     }
     let rest =
         target.strip_prefix("http://").ok_or("this is a proxy: it takes CONNECT, and requests for http://… alone")?;
@@ -223,7 +225,7 @@ pub(super) fn by_http(head: Vec<u8>) -> Result<Wanted, &'static str> {
         Some((host, port)) if !port.contains(']') => (host, number(port)?),
         _ => (authority, 80),
     };
-    Ok(Wanted { host: parsed(host)?, port, how: How::Request(head) })
+    Ok(WantedHost { host: parsed(host)?, port, how: ProxyProtocol::Request(head) })
 }
 
 fn parsed(host: &str) -> Result<Host, &'static str> {

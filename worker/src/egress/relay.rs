@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::Hellos;
-use super::meter::{Server, Side};
+use super::meter::{MeteredServer, MeteredSide};
 use super::other::Other;
 use super::stream::{reset, rest, write_all};
 
@@ -27,7 +27,7 @@ thread_local! {
 }
 
 /// First bytes of a client, which are looked at while they are passed on.
-pub(super) enum First<'a> {
+pub(super) enum FirstBytes<'a> {
     Nothing,
     /// A TLS hello of so many bytes.
     Hello(&'a Hellos<'a>, usize),
@@ -37,28 +37,33 @@ pub(super) enum First<'a> {
 
 /// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
 /// it says something. If either fails, both are reset. What was heard of the client already is passed on first.
-pub(super) async fn relay(client: TcpStream, server: Server, heard: Vec<u8>, first: First<'_>) {
+pub(super) async fn relay(client: TcpStream, server: MeteredServer, heard: Vec<u8>, first: FirstBytes<'_>) {
     if both_ways(&client, &server, heard, &first).await.is_err() {
         reset(client);
         reset(server.socket);
     }
 }
 
-async fn both_ways(client: &TcpStream, server: &Server, heard: Vec<u8>, first: &First<'_>) -> io::Result<()> {
+async fn both_ways(
+    client: &TcpStream,
+    server: &MeteredServer,
+    heard: Vec<u8>,
+    first: &FirstBytes<'_>,
+) -> io::Result<()> {
     let passed = AtomicU64::new(0);
     let there = async {
         match first {
-            First::Nothing => write_all(server, &heard).await?,
-            First::Hello(hellos, length) => hellos.pass((heard, *length), client, server).await?,
-            First::Other(other) => other.pass(heard, client, server).await?,
+            FirstBytes::Nothing => write_all(server, &heard).await?,
+            FirstBytes::Hello(hellos, length) => hellos.pass((heard, *length), client, server).await?,
+            FirstBytes::Other(other) => other.pass(heard, client, server).await?,
         }
         one_way(client, server, &passed).await
     };
     let back = async {
         match first {
-            First::Nothing => {}
-            First::Hello(hellos, _) => hellos.listen(server, client).await?,
-            First::Other(other) => other.listen(server, client).await?,
+            FirstBytes::Nothing => {}
+            FirstBytes::Hello(hellos, _) => hellos.listen(server, client).await?,
+            FirstBytes::Other(other) => other.listen(server, client).await?,
         }
         one_way(server, client, &passed).await
     };
@@ -86,7 +91,7 @@ async fn unless_silent(mut way: Pin<&mut impl Future<Output = io::Result<()>>>, 
     }
 }
 
-async fn one_way(from: &impl Side, to: &impl Side, passed: &AtomicU64) -> io::Result<()> {
+async fn one_way(from: &impl MeteredSide, to: &impl MeteredSide, passed: &AtomicU64) -> io::Result<()> {
     let (source, sink) = (from.socket(), to.socket());
     loop {
         let pass = || SCRATCH.with_borrow_mut(|scratch| pass(source, sink, scratch));
@@ -101,10 +106,10 @@ async fn one_way(from: &impl Side, to: &impl Side, passed: &AtomicU64) -> io::Re
         from.count(0, read)?;
         to.count(written, 0)?;
         match step {
-            Passed::All => {}
-            Passed::Left(rest) => write_all(to, &rest).await?,
+            PassedBytes::All => {}
+            PassedBytes::Left(rest) => write_all(to, &rest).await?,
             // Whoever has closed already need not hear that nothing more comes.
-            Passed::End => return Ok(rustix::net::shutdown(sink, Shutdown::Write).or_else(not_connected)?),
+            PassedBytes::End => return Ok(rustix::net::shutdown(sink, Shutdown::Write).or_else(not_connected)?),
         }
     }
 }
@@ -113,7 +118,7 @@ fn not_connected(errno: rustix::io::Errno) -> rustix::io::Result<()> {
     if errno == rustix::io::Errno::NOTCONN { Ok(()) } else { Err(errno) }
 }
 
-enum Passed {
+enum PassedBytes {
     All,
     /// The other side had no room for this.
     Left(Vec<u8>),
@@ -122,10 +127,10 @@ enum Passed {
 }
 
 /// Passes bytes on. It returns what became of what was read, how much that was, and how much of it was written.
-fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<(Passed, usize, usize)> {
+fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<(PassedBytes, usize, usize)> {
     let (_, read) = rustix::net::recv(from, &mut *scratch, RecvFlags::empty())?;
     if read == 0 {
-        return Ok((Passed::End, 0, 0));
+        return Ok((PassedBytes::End, 0, 0));
     }
     let bytes = scratch.get(..read).unwrap_or_default();
     let written = match rustix::net::send(to, bytes, SendFlags::NOSIGNAL) {
@@ -133,8 +138,8 @@ fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<(Pas
         other => other?,
     };
     let passed = match bytes.get(written..) {
-        None | Some([]) => Passed::All,
-        Some(rest) => Passed::Left(rest.to_vec()),
+        None | Some([]) => PassedBytes::All,
+        Some(rest) => PassedBytes::Left(rest.to_vec()),
     };
     Ok((passed, read, written))
 }

@@ -19,15 +19,17 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::credentials::Credentials;
+use super::credentials::SealedCredentials;
 use super::http::MadeFor;
 use super::lock::lock;
-use super::meter::{self, Account, Meter, Server, SessionMeter};
-use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
+use super::meter::{self, ConnectionAccount, ConnectionMeter, MeteredServer, SessionMeter};
+use super::names::{self, NameAnswer, NameBook, NameQuestion, NameRecord, QUESTION_MAX};
 use super::opening::Spoken;
 use super::stream;
 use super::upstream::{self, Resolver, Unreachable, Unresolved};
-use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Target, ToEgress, shortened};
+use crate::protocol::{
+    Channel, ConnectTarget, ConnectionMade, FromEgress, Reach, Reached, Received, ToEgress, shortened,
+};
 
 /// The most connections that wait for egress to take them.
 pub(crate) const BACKLOG: i32 = 4096;
@@ -61,8 +63,8 @@ pub(super) struct Sockets {
 pub(super) struct Egress {
     pub(super) network: Network,
     resolver: Resolver,
-    credentials: Credentials,
-    book: Mutex<Book>,
+    credentials: SealedCredentials,
+    book: Mutex<NameBook>,
     /// Connections from the ports on loopback from which connections are to come, the last one last.
     expected: Mutex<HashMap<u16, Vec<TcpStream>>>,
     /// Something has come from one of them.
@@ -74,21 +76,21 @@ pub(super) struct Egress {
     /// Reports that the broker's socket had no room for.
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
-    calls: Mutex<Calls>,
+    calls: Mutex<ServedCalls>,
     meter: Arc<SessionMeter>,
     names: OnceLock<UdpSocket>,
     /// Questions that were asked while a narrowed call ran, which is over.
-    late: Mutex<Vec<(Question, SocketAddr)>>,
+    late: Mutex<Vec<(NameQuestion, SocketAddr)>>,
     is_late: Notify,
 }
 
 /// Facts known of calls, while they last.
 #[derive(Default)]
-struct Calls {
+struct ServedCalls {
     tasks: HashMap<u64, Vec<AbortHandle>>,
     /// Those that may reach less than their session.
     narrowed: HashSet<u64>,
-    meters: HashMap<u64, Arc<Meter>>,
+    meters: HashMap<u64, Arc<ConnectionMeter>>,
 }
 
 /// Room for connections. No call takes so much of it that none is left for others.
@@ -99,13 +101,13 @@ struct Seats {
 }
 
 /// A connection's own, until it is dropped.
-struct Seat {
+struct ConnectionSeat {
     seats: Arc<Seats>,
     call: u64,
 }
 
 impl Seats {
-    fn take(seats: &Arc<Self>, call: u64) -> Option<Seat> {
+    fn take(seats: &Arc<Self>, call: u64) -> Option<ConnectionSeat> {
         let mut taken = lock(&seats.taken);
         let all: usize = taken.values().sum();
         let own = taken.get(&call).copied().unwrap_or(0);
@@ -114,11 +116,11 @@ impl Seats {
         }
         taken.insert(call, own + 1);
         drop(taken);
-        Some(Seat { seats: Arc::clone(seats), call })
+        Some(ConnectionSeat { seats: Arc::clone(seats), call })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSeat {
     fn drop(&mut self) {
         let mut taken = lock(&self.seats.taken);
         if let Some(own) = taken.get_mut(&self.call) {
@@ -189,7 +191,7 @@ pub(super) fn room() -> usize {
 impl Egress {
     pub(super) fn new(
         network: Network,
-        (resolver, credentials): (Resolver, Credentials),
+        (resolver, credentials): (Resolver, SealedCredentials),
         broker: Channel,
         room: usize,
     ) -> io::Result<Arc<Self>> {
@@ -300,7 +302,7 @@ impl Egress {
                 break;
             };
             let Ok(from) = SocketAddr::try_from(from) else { continue };
-            late.push((Question::read(bytes.get(..length).unwrap_or_default(), &self.network), from));
+            late.push((NameQuestion::read(bytes.get(..length).unwrap_or_default(), &self.network), from));
         }
         drop(late);
         self.is_late.notify_one();
@@ -313,7 +315,7 @@ impl Egress {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
         // Names go on: what is said of a host should not be that it has none.
-        if reach.to != Target::Names
+        if reach.to != ConnectTarget::Names
             && let Some(reason) = self.excess(reach.call)
         {
             let host = self.name_of(reach.to);
@@ -322,8 +324,8 @@ impl Egress {
         }
         let asker = Asker { call: reach.call, within: reach.within };
         let route = match reach.to {
-            Target::Names | Target::Proxy => None,
-            Target::Address(place) => match self.route(upstream::meant(place), &asker).await {
+            ConnectTarget::Names | ConnectTarget::Proxy => None,
+            ConnectTarget::Address(place) => match self.route(upstream::meant(place), &asker).await {
                 Ok(route) => Some(route),
                 Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
                 Err(NoRoute::Refused { host, reason }) => {
@@ -349,7 +351,7 @@ impl Egress {
         let _slower: io::Result<()> = stream::prepare(&client);
         match route {
             Some(route) => self.converse(client, server, reach.call, route).await,
-            None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
+            None if reach.to == ConnectTarget::Proxy => self.stand_in(client, asker).await,
             None => self.answer_by_tcp(client, &asker).await,
         }
         drop(seat);
@@ -357,11 +359,11 @@ impl Egress {
 
     /// A call has asked for a connection, and may carry so much.
     pub(super) fn begins(&self, call: u64, most: u64) {
-        lock(&self.calls).meters.entry(call).or_insert_with(|| Arc::new(Meter::new(most)));
+        lock(&self.calls).meters.entry(call).or_insert_with(|| Arc::new(ConnectionMeter::new(most)));
     }
 
     /// Connects a call to where its route leads.
-    pub(super) async fn connect(self: &Arc<Self>, call: u64, route: &Route) -> Result<Server, i32> {
+    pub(super) async fn connect(self: &Arc<Self>, call: u64, route: &Route) -> Result<MeteredServer, i32> {
         if self.excess(call).is_some() {
             return Err(libc::EACCES);
         }
@@ -372,7 +374,7 @@ impl Egress {
         let tell = move |reason| {
             egress.say(FromEgress::Ended { call, host: host.clone(), reason: shortened(reason) });
         };
-        Ok(Server::new(socket, Account::open(meter, Arc::clone(&self.meter), Arc::new(tell))))
+        Ok(MeteredServer::new(socket, ConnectionAccount::open(meter, Arc::clone(&self.meter), Arc::new(tell))))
     }
 
     /// Reason why a call may carry no more, if it may not.
@@ -381,11 +383,11 @@ impl Egress {
         meter::excess(&meter, &self.meter)
     }
 
-    fn name_of(&self, target: Target) -> String {
+    fn name_of(&self, target: ConnectTarget) -> String {
         match target {
-            Target::Names => "the names".to_owned(),
-            Target::Proxy => "the proxy".to_owned(),
-            Target::Address(place) => match lock(&self.book).name_at(place.ip()) {
+            ConnectTarget::Names => "the names".to_owned(),
+            ConnectTarget::Proxy => "the proxy".to_owned(),
+            ConnectTarget::Address(place) => match lock(&self.book).name_at(place.ip()) {
                 Some(name) => format!("{name}:{}", place.port()),
                 None => place.to_string(),
             },
@@ -503,7 +505,7 @@ impl Egress {
                 () = self.is_late.notified() => (std::mem::take(&mut *lock(&self.late)), false),
                 heard = socket.recv_from(&mut bytes) => match heard {
                     Ok((length, from)) => {
-                        let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
+                        let question = NameQuestion::read(bytes.get(..length).unwrap_or_default(), &self.network);
                         // Who asks is not known: by names alone a call that may reach nothing could say what it likes outside (B4).
                         let may_ask = !question.answer.is_asked_outside() || !self.is_narrowed();
                         (vec![(question, from)], may_ask)
@@ -520,7 +522,7 @@ impl Egress {
         }
     }
 
-    async fn answer_datagram(self: &Arc<Self>, mut question: Question, from: SocketAddr, may_ask: bool) {
+    async fn answer_datagram(self: &Arc<Self>, mut question: NameQuestion, from: SocketAddr, may_ask: bool) {
         if !may_ask {
             question.answer = question.answer.unasked();
         }
@@ -544,7 +546,9 @@ impl Egress {
     async fn answer_by_tcp(&self, mut client: TcpStream, asker: &Asker) {
         let network = asker.within.as_ref().unwrap_or(&self.network);
         while let Ok(Some(question)) = timeout(QUIET, read_question(&mut client)).await.unwrap_or(Ok(None)) {
-            let Some(answer) = self.answer(&Question::read(&question, network), Some(asker.call)).await else { return };
+            let Some(answer) = self.answer(&NameQuestion::read(&question, network), Some(asker.call)).await else {
+                return;
+            };
             let Ok(length) = u16::try_from(answer.len()) else { return };
             let framed = [&length.to_be_bytes()[..], &answer].concat();
             if client.write_all(&framed).await.is_err() {
@@ -553,37 +557,37 @@ impl Egress {
         }
     }
 
-    async fn answer(&self, question: &Question, call: Option<u64>) -> Option<Vec<u8>> {
+    async fn answer(&self, question: &NameQuestion, call: Option<u64>) -> Option<Vec<u8>> {
         let ok = ResponseCode::NoError;
         match &question.answer {
-            Answer::None => None,
-            Answer::Failure(code) => question.answered(*code, &[]),
-            Answer::Empty => question.answered(ok, &[]),
-            Answer::Localhost => question.answered(ok, &[Found::Address(Ipv4Addr::LOCALHOST)]),
-            Answer::NoName { told } => {
+            NameAnswer::None => None,
+            NameAnswer::Failure(code) => question.answered(*code, &[]),
+            NameAnswer::Empty => question.answered(ok, &[]),
+            NameAnswer::Localhost => question.answered(ok, &[NameRecord::Address(Ipv4Addr::LOCALHOST)]),
+            NameAnswer::NoName { told } => {
                 if let Some(name) = told {
                     self.name_refused(call, name);
                 }
                 question.answered(ResponseCode::NXDomain, &[])
             }
-            Answer::NameAt(ip) => {
+            NameAnswer::NameAt(ip) => {
                 let name = lock(&self.book).name_at((*ip).into());
                 // Another may be what some other call has to say.
                 match name.filter(|name| names::is_named(&self.network, &Host::Name(name.to_string()))) {
-                    Some(name) => question.answered(ok, &[Found::Name(name)]),
+                    Some(name) => question.answered(ok, &[NameRecord::Name(name)]),
                     None => question.answered(ResponseCode::NXDomain, &[]),
                 }
             }
             // What it is called may be anything: nobody outside is asked until a call connects that may.
-            Answer::AddressOfAny(name) => {
+            NameAnswer::AddressOfAny(name) => {
                 let address = lock(&self.book).address_of(name);
-                question.answered(ok, &[Found::Address(address)])
+                question.answered(ok, &[NameRecord::Address(address)])
             }
-            Answer::AddressOf(name) | Answer::EmptyOf(name) => match self.resolver.addresses(name).await {
-                Ok(_) if matches!(question.answer, Answer::EmptyOf(_)) => question.answered(ok, &[]),
+            NameAnswer::AddressOf(name) | NameAnswer::EmptyOf(name) => match self.resolver.addresses(name).await {
+                Ok(_) if matches!(question.answer, NameAnswer::EmptyOf(_)) => question.answered(ok, &[]),
                 Ok(_) => {
                     let address = lock(&self.book).address_of(name);
-                    question.answered(ok, &[Found::Address(address)])
+                    question.answered(ok, &[NameRecord::Address(address)])
                 }
                 Err(Unresolved::NoName) => question.answered(ResponseCode::NXDomain, &[]),
                 Err(Unresolved::NoAddress) => question.answered(ok, &[]),
@@ -667,11 +671,11 @@ impl<'a> Expecting<'a> {
             reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
         )]
         let broker = AsyncFd::with_interest(broker, Interest::READABLE).ok()?;
-        let says = async |wanted: Made| {
-            let said = broker.async_io(Interest::READABLE, Channel::receive::<Made>).await;
+        let says = async |wanted: ConnectionMade| {
+            let said = broker.async_io(Interest::READABLE, Channel::receive::<ConnectionMade>).await;
             matches!(said, Ok(Received::Message(made, _)) if made == wanted)
         };
-        if !says(Made::Connected).await {
+        if !says(ConnectionMade::Connected).await {
             return None;
         }
         let client = loop {
@@ -685,7 +689,7 @@ impl<'a> Expecting<'a> {
             tokio::task::yield_now().await;
         };
         broker.get_ref().send(&Reached::Taken, &[]).ok()?;
-        if says(Made::Sure).await {
+        if says(ConnectionMade::Sure).await {
             return Some(client);
         }
         stream::reset(client);

@@ -8,7 +8,7 @@ use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::meter::Side;
+use super::meter::MeteredSide;
 
 /// How long a side may be silent before the kernel asks whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) fn reset(socket: TcpStream) {
 }
 
 /// Reads what comes next, behind what was heard already. Zero bytes at the end.
-pub(super) async fn hear(from: &impl Side, heard: &mut Vec<u8>) -> io::Result<usize> {
+pub(super) async fn hear(from: &impl MeteredSide, heard: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         from.socket().readable().await?;
         rest(from).await?;
@@ -43,7 +43,7 @@ pub(super) async fn hear(from: &impl Side, heard: &mut Vec<u8>) -> io::Result<us
 }
 
 /// Waits until a side may carry more: what it carries next is not waited for, so that no other comes between. An error if it may not.
-pub(super) async fn rest(side: &impl Side) -> io::Result<()> {
+pub(super) async fn rest(side: &impl MeteredSide) -> io::Result<()> {
     loop {
         let pause = side.may_carry()?;
         if pause.is_zero() {
@@ -54,7 +54,7 @@ pub(super) async fn rest(side: &impl Side) -> io::Result<()> {
 }
 
 /// Writes all of it.
-pub(super) async fn write_all(to: &impl Side, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) async fn write_all(to: &impl MeteredSide, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let socket = to.socket();
         let send = || Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);

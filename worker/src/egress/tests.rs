@@ -19,21 +19,21 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::confine;
-use super::credentials::Credentials;
+use super::credentials::SealedCredentials;
 use super::http::MadeFor;
 use super::serving::{Egress, Route, Sockets};
 use super::upstream::Resolver;
-use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Target, ToEgress};
+use crate::protocol::{Channel, ConnectTarget, ConnectionMade, FromEgress, Reach, Reached, Received, ToEgress};
 
 /// Longer than anything takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Addresses that a name leads to, as the host's name server says at the moment.
-type Table = Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>;
+type NameTable = Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>;
 
 /// A name server of the host's: it answers from a table, and what is not in it does not exist. Each answer holds for no time.
-fn name_server() -> (SocketAddr, Table, Arc<Mutex<Vec<String>>>) {
-    let (table, asked) = (Table::default(), Arc::new(Mutex::new(Vec::new())));
+fn name_server() -> (SocketAddr, NameTable, Arc<Mutex<Vec<String>>>) {
+    let (table, asked) = (NameTable::default(), Arc::new(Mutex::new(Vec::new())));
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = socket.local_addr().unwrap();
     let (known, heard) = (Arc::clone(&table), Arc::clone(&asked));
@@ -74,22 +74,22 @@ struct Asking {
 }
 
 /// Egress, and the ends that its broker and the session's programs have.
-struct Served {
+struct ServedEgress {
     broker: Channel,
     at: SocketAddr,
     names: UdpSocket,
-    table: Table,
+    table: NameTable,
     /// Names that it asked the host's name server.
     asked: Arc<Mutex<Vec<String>>>,
     routes: Option<tokio::sync::mpsc::UnboundedSender<(OwnedFd, Route)>>,
     ended: mpsc::Receiver<()>,
 }
 
-fn serve(hosts: &[&str]) -> Served {
+fn serve(hosts: &[&str]) -> ServedEgress {
     serve_with(hosts, 4096, Carries::UNBOUNDED)
 }
 
-fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
+fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> ServedEgress {
     let network = Network {
         hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
         secured: None,
@@ -123,7 +123,7 @@ fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
         }
         crate::filters::install_egress().unwrap();
         runtime.block_on(async move {
-            let egress = Egress::new(network, (resolver, Credentials::default()), theirs, room).unwrap();
+            let egress = Egress::new(network, (resolver, SealedCredentials::default()), theirs, room).unwrap();
             // That of the connections that no test asks for.
             egress.begins(7, u64::MAX);
             let also = Arc::clone(&egress);
@@ -137,10 +137,10 @@ fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
         });
         ends.send(()).unwrap();
     });
-    Served { broker, at, names, table, asked, routes: Some(routes), ended }
+    ServedEgress { broker, at, names, table, asked, routes: Some(routes), ended }
 }
 
-impl Served {
+impl ServedEgress {
     fn knows(&self, name: &str, addresses: &[Ipv4Addr]) {
         self.table.lock().unwrap().insert(name.to_owned(), addresses.to_vec());
     }
@@ -165,11 +165,11 @@ impl Served {
     }
 
     /// As the broker does it for a program that connects.
-    fn ask(&self, to: Target, wait: bool) -> (Asking, Reached) {
+    fn ask(&self, to: ConnectTarget, wait: bool) -> (Asking, Reached) {
         self.ask_for(7, None, to, wait)
     }
 
-    fn ask_for(&self, call: u64, within: Option<Network>, to: Target, wait: bool) -> (Asking, Reached) {
+    fn ask_for(&self, call: u64, within: Option<Network>, to: ConnectTarget, wait: bool) -> (Asking, Reached) {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -188,16 +188,16 @@ impl Served {
 
     fn connect(&self, Asking { socket, broker }: Asking) -> TcpStream {
         rustix::net::connect(&socket, &self.at).unwrap();
-        broker.send(&Made::Connected, &[]).unwrap();
+        broker.send(&ConnectionMade::Connected, &[]).unwrap();
         assert!(matches!(broker.receive().unwrap(), Received::Message(Reached::Taken, _)));
-        broker.send(&Made::Sure, &[]).unwrap();
+        broker.send(&ConnectionMade::Sure, &[]).unwrap();
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream
     }
 
     fn reach(&self, ip: IpAddr, port: u16) -> TcpStream {
-        let (socket, reached) = self.ask(Target::Address(SocketAddr::new(ip, port)), true);
+        let (socket, reached) = self.ask(ConnectTarget::Address(SocketAddr::new(ip, port)), true);
         assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
         self.connect(socket)
     }
@@ -332,7 +332,7 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
         served.knows(name, &[Ipv4Addr::LOCALHOST]);
     }
     let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
-    let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
+    let secret = ConnectTarget::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
     let (_, reached) = served.ask_for(
         8,
         Some(Network { hosts: vec![], secured: None, past_session: false, carries: Carries::UNBOUNDED }),
@@ -345,7 +345,7 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     let (socket, _) = served.ask_for(
         8,
         Some(Network { hosts: vec![], secured: None, past_session: false, carries: Carries::UNBOUNDED }),
-        Target::Names,
+        ConnectTarget::Names,
         true,
     );
     let mut client = served.connect(socket);
@@ -435,7 +435,7 @@ fn malformed_questions_are_answered_or_not_heard() {
 fn names_are_asked_for_by_tcp() {
     let served = serve(&["good.example"]);
     served.knows("good.example", &[Ipv4Addr::new(93, 184, 216, 34)]);
-    let (socket, reached) = served.ask(Target::Names, true);
+    let (socket, reached) = served.ask(ConnectTarget::Names, true);
     assert!(matches!(reached, Reached::Ready { .. }));
     let mut client = served.connect(socket);
     let mut both = Vec::new();
@@ -485,11 +485,11 @@ fn a_granted_name_is_reached_at_its_port_alone() {
     assert!(back == bytes, "{} bytes came back", back.len());
     assert_eq!(sums.recv().unwrap(), bytes.len());
 
-    let (_, reached) = served.ask(Target::Address(SocketAddr::new(ip, 22)), true);
+    let (_, reached) = served.ask(ConnectTarget::Address(SocketAddr::new(ip, 22)), true);
     assert_eq!(reached, Reached::Refused { host: "good.example:22".into() });
     assert_eq!(served.told(), FromEgress::Refused { call: 7, host: "good.example:22".into(), reason: None });
     for place in ["93.184.216.34:80", "198.18.200.1:80", "[2001:db8::1]:80", "127.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
-        let (_, reached) = served.ask(Target::Address(place.parse().unwrap()), true);
+        let (_, reached) = served.ask(ConnectTarget::Address(place.parse().unwrap()), true);
         assert!(matches!(reached, Reached::Refused { .. }), "{place}: {reached:?}");
         assert!(matches!(served.told(), FromEgress::Refused { call: 7, reason: None, .. }), "{place}");
     }
@@ -512,7 +512,7 @@ fn b12_a_name_that_leads_inside_is_refused() {
     for inside in [[127, 0, 0, 2], [10, 0, 0, 1], [169, 254, 169, 254], [192, 168, 1, 1], [0, 0, 0, 0], [224, 0, 0, 1]]
     {
         served.knows("good.example", &[inside.into()]);
-        let (_, reached) = served.ask(Target::Address(SocketAddr::new(ip, at.port())), true);
+        let (_, reached) = served.ask(ConnectTarget::Address(SocketAddr::new(ip, at.port())), true);
         assert_eq!(reached, Reached::Refused { host: name.clone() }, "{inside:?}");
         let FromEgress::Refused { reason: Some(reason), .. } = served.told() else { panic!("{inside:?}") };
         assert!(reason.contains(&Ipv4Addr::from(inside).to_string()), "{reason}");
@@ -532,7 +532,7 @@ fn what_is_not_there_fails_as_it_would_outside() {
     let served = serve(&[&name, &own]);
     served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
     let ip = served.address_of("good.example.");
-    let to = Target::Address(SocketAddr::new(ip, closed.port()));
+    let to = ConnectTarget::Address(SocketAddr::new(ip, closed.port()));
     assert_eq!(served.ask(to, true).1, Reached::Failed { host: name.clone(), errno: libc::ECONNREFUSED });
     assert_eq!(
         served.ask(to, false).1,
@@ -558,7 +558,7 @@ fn b17_only_announced_connections_are_served() {
     stranger.set_read_timeout(Some(LONG)).unwrap();
     assert!(stranger.read(&mut [0; 5]).map_or(true, |read| read == 0));
     // From the same port, at another address of loopback.
-    let (asking, reached) = served.ask(Target::Address(at), true);
+    let (asking, reached) = served.ask(ConnectTarget::Address(at), true);
     assert!(matches!(reached, Reached::Ready { .. }));
     let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
     let thief = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -580,10 +580,11 @@ fn b17_a_port_is_announced_once() {
     let (at, _) = server(|mut socket| socket.write_all(b"hello").unwrap());
     let own = format!("127.0.0.1:{}", at.port());
     let served = serve(&[&own]);
-    let to = Target::Address(at);
+    let to = ConnectTarget::Address(at);
     let (asking, _) = served.ask(to, true);
     let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
-    let (_, again) = served.announce(Reach { call: 8, within: None, to: Target::Names, from: from.port(), wait: true });
+    let (_, again) =
+        served.announce(Reach { call: 8, within: None, to: ConnectTarget::Names, from: from.port(), wait: true });
     assert!(matches!(again, Reached::Failed { errno: libc::EADDRINUSE, .. }), "{again:?}");
     let mut bytes = [0; 5];
     served.connect(asking).read_exact(&mut bytes).unwrap();
@@ -605,7 +606,7 @@ fn b17_nobody_speaks_from_the_port_of_a_call() {
         TcpStream::from(socket)
     };
     let ask = || {
-        let (asking, reached) = served.ask(Target::Address(at), true);
+        let (asking, reached) = served.ask(ConnectTarget::Address(at), true);
         assert!(matches!(reached, Reached::Ready { .. }));
         sockopt::set_socket_reuseaddr(&asking.socket, true).unwrap();
         let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
@@ -641,7 +642,7 @@ fn connections_end_with_their_call() {
     let (at, ended) = server(whole);
     let own = format!("127.0.0.1:{}", at.port());
     let served = serve_with(&[&own], 4, Carries::UNBOUNDED);
-    let to = Target::Address(at);
+    let to = ConnectTarget::Address(at);
     let reach = |call| match served.ask_for(call, None, to, true) {
         (socket, Reached::Ready { .. }) => Some(served.connect(socket)),
         (_, Reached::Failed { errno: libc::EAGAIN, .. }) => None,
@@ -1382,14 +1383,14 @@ fn thousands_of_connections_are_served_at_once() {
     // They keep their seats.
     let mut more = Vec::new();
     let refused = loop {
-        match served.ask(Target::Names, true) {
+        match served.ask(ConnectTarget::Names, true) {
             (asking, Reached::Ready { .. }) => more.push(asking),
             (_, refused) => break refused,
         }
     };
     assert_eq!(refused, Reached::Failed { host: "the names".into(), errno: libc::EAGAIN });
     assert!(more.len() < 10, "{} more than a call's share", more.len());
-    let another = served.ask_for(8, None, Target::Address(at), true).1;
+    let another = served.ask_for(8, None, ConnectTarget::Address(at), true).1;
     assert!(matches!(another, Reached::Ready { .. }), "another call has room: {another:?}");
     for (number, client) in clients.iter_mut().enumerate() {
         client.write_all(&u32::try_from(number).unwrap().to_be_bytes()).unwrap();
@@ -1412,7 +1413,7 @@ fn b10_a_proxy_leads_to_granted_hosts_alone() {
     served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
     served.knows("only.example", &[Ipv4Addr::new(127, 0, 0, 9)]);
     let proxy = || {
-        let (socket, reached) = served.ask(Target::Proxy, true);
+        let (socket, reached) = served.ask(ConnectTarget::Proxy, true);
         assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
         served.connect(socket)
     };
@@ -1512,7 +1513,7 @@ fn s0_36_what_connections_carry_is_counted_and_bounded() {
     let carries = Carries { call: 250 * 1024, session: 450 * 1024, rate: None };
     let served = serve_with(&[&granted], 4096, carries);
     let fetch = |call: u64| {
-        let (socket, reached) = served.ask_for(call, None, Target::Address(at), true);
+        let (socket, reached) = served.ask_for(call, None, ConnectTarget::Address(at), true);
         match reached {
             Reached::Ready { .. } => {}
             Reached::Taken | Reached::Refused { .. } | Reached::Failed { .. } => return Err(reached),
@@ -1553,7 +1554,7 @@ fn s0_36_many_connections_carry_no_more_than_one() {
     let (at, heard) = server(|socket| whole(socket).len());
     let carried = |most: u64| -> usize {
         let served = serve_with(&[&at.to_string()], 4096, Carries { call: most, ..Carries::UNBOUNDED });
-        let reach = || served.connect(served.ask_for(9, None, Target::Address(at), true).0);
+        let reach = || served.connect(served.ask_for(9, None, ConnectTarget::Address(at), true).0);
         let mut clients: Vec<TcpStream> = (0..32).map(|_| reach()).collect();
         for client in &mut clients {
             // One that was cut off takes no more.

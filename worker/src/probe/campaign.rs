@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
+use crate::probe::act::{ProbeAct, act};
 use crate::probe::dice::Dice;
-use crate::probe::outcome::{Args, Failure, Outcome, number};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome, number};
 use crate::probe::{errno, network, unix};
-use crate::sys::probe::{self as sys, Arg, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
+use crate::sys::probe::{self as sys, Arg, ForkSide, bits, call, call_fd, fd, from, int, into, len, null, text};
 
-pub(crate) const ACTS: &[Act] = &[act(
+pub(crate) const ACTS: &[ProbeAct] = &[act(
     "campaign",
     "A21",
     "SEED MILLISECONDS PORT,… ABSTRACT PLACE:NAME,……",
@@ -27,17 +27,17 @@ pub(crate) const ACTS: &[Act] = &[act(
 )];
 
 /// A kind of act, and how often it is chosen.
-struct Step {
+struct CampaignStep {
     name: &'static str,
     weight: usize,
-    take: fn(&mut Actor) -> Result<(), Failure>,
+    take: fn(&mut Actor) -> Result<(), ActFailure>,
 }
 
-const fn step(name: &'static str, weight: usize, take: fn(&mut Actor) -> Result<(), Failure>) -> Step {
-    Step { name, weight, take }
+const fn step(name: &'static str, weight: usize, take: fn(&mut Actor) -> Result<(), ActFailure>) -> CampaignStep {
+    CampaignStep { name, weight, take }
 }
 
-const STEPS: &[Step] = &[
+const STEPS: &[CampaignStep] = &[
     // Files.
     step("make", 6, make),
     step("overwrite", 5, overwrite),
@@ -78,24 +78,24 @@ const STEPS: &[Step] = &[
 ];
 
 /// The last act of some: what they leave is hard to remove.
-const CLOSE: Step = step("close", 0, close);
+const CLOSE: CampaignStep = step("close", 0, close);
 
 /// A directory and the names that are used in it.
 #[derive(Clone)]
-struct Place {
+struct CampaignDirectory {
     directory: String,
     names: Vec<String>,
 }
 
-impl Place {
+impl CampaignDirectory {
     /// `DIR:NAME,…`, where DIR may begin with a variable: `$TMPDIR/..`.
-    fn parse(word: &str) -> Result<Self, Failure> {
+    fn parse(word: &str) -> Result<Self, ActFailure> {
         let (directory, names) =
-            word.split_once(':').ok_or_else(|| Failure::unready(format!("{word} has no names")))?;
+            word.split_once(':').ok_or_else(|| ActFailure::unready(format!("{word} has no names")))?;
         let directory = match directory.strip_prefix('$') {
             Some(rest) => {
                 let (variable, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                let value = std::env::var(variable).map_err(|_unset| Failure::unready(format!("no ${variable}")))?;
+                let value = std::env::var(variable).map_err(|_unset| ActFailure::unready(format!("no ${variable}")))?;
                 format!("{value}{rest}")
             }
             None => directory.to_owned(),
@@ -118,7 +118,7 @@ const SECRET: &[u8] = b"said inside\n";
 struct Actor {
     name: String,
     dice: Dice,
-    places: Vec<Place>,
+    places: Vec<CampaignDirectory>,
     ports: Vec<u16>,
     hidden: String,
     files: Vec<OwnedFd>,
@@ -129,15 +129,15 @@ struct Actor {
     said: String,
 }
 
-fn campaign(args: &Args<'_>) -> Outcome {
+fn campaign(args: &ActArgs<'_>) -> ActOutcome {
     let (seed, most) = (args.number(0)?.cast_unsigned(), args.number(1)?.cast_unsigned());
     let port = |word: &str| number(word).and_then(|port| u16::try_from(port).ok());
     let ports: Option<Vec<u16>> = args.word(2)?.split(',').map(port).collect();
     let mut actor = Actor {
         name: "a".to_owned(),
         dice: scattered(seed),
-        places: args.rest(4).iter().map(|word| Place::parse(word)).collect::<Result<_, _>>()?,
-        ports: ports.ok_or_else(|| Failure::unready("not ports"))?,
+        places: args.rest(4).iter().map(|word| CampaignDirectory::parse(word)).collect::<Result<_, _>>()?,
+        ports: ports.ok_or_else(|| ActFailure::unready("not ports"))?,
         hidden: args.word(3)?.to_owned(),
         files: Vec::new(),
         sockets: Vec::new(),
@@ -180,12 +180,12 @@ impl Actor {
     }
 
     /// Takes a step, and says so: one write, so that lines of several processes do not mix.
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &CampaignStep) {
         self.said.clear();
         let came = match (step.take)(self) {
             Ok(()) => "ok".to_owned(),
-            Err(Failure::Errno { number, .. }) => errno::name(number).to_owned(),
-            Err(Failure::Signal { .. } | Failure::Unready(_)) => "-".to_owned(),
+            Err(ActFailure::Errno { number, .. }) => errno::name(number).to_owned(),
+            Err(ActFailure::Signal { .. } | ActFailure::Unready(_)) => "-".to_owned(),
         };
         let line = format!("campaign: {} {}{} {came}\n", self.name, step.name, self.said);
         let written = call("write", libc::SYS_write, &[int(2), from(line.as_bytes()), len(line.as_bytes())]);
@@ -205,10 +205,10 @@ impl Actor {
     }
 
     /// Another actor, with copies of all descriptors, that goes its own way.
-    fn fork(&mut self, name: &str) -> Result<(), Failure> {
+    fn fork(&mut self, name: &str) -> Result<(), ActFailure> {
         let seed = self.dice.next();
         self.children += 1;
-        if let Side::Child = sys::fork_with("fork", 0)? {
+        if let ForkSide::Child = sys::fork_with("fork", 0)? {
             self.name.push_str(name);
             self.dice = scattered(seed);
             self.live();
@@ -228,13 +228,13 @@ impl Actor {
         chosen
     }
 
-    fn place(&mut self) -> Result<Place, Failure> {
+    fn place(&mut self) -> Result<CampaignDirectory, ActFailure> {
         let place = self.places.get(self.dice.below(self.places.len()));
-        place.cloned().ok_or_else(|| Failure::unready("no places"))
+        place.cloned().ok_or_else(|| ActFailure::unready("no places"))
     }
 
     /// A name in this place, or now and then one below it.
-    fn path_in(&mut self, place: &Place) -> CString {
+    fn path_in(&mut self, place: &CampaignDirectory) -> CString {
         let mut name = self.name_of(place);
         if self.dice.below(3) == 0 {
             name = format!("{name}/{}", self.name_of(place));
@@ -244,22 +244,22 @@ impl Actor {
         path
     }
 
-    fn name_of(&mut self, place: &Place) -> String {
+    fn name_of(&mut self, place: &CampaignDirectory) -> String {
         place.names.get(self.dice.below(place.names.len())).cloned().unwrap_or_default()
     }
 
-    fn path(&mut self) -> Result<CString, Failure> {
+    fn path(&mut self) -> Result<CString, ActFailure> {
         let place = self.place()?;
         Ok(self.path_in(&place))
     }
 
     /// One of the few names that are sockets' by turns, where there are such, and another beside it.
-    fn socket_path(&mut self) -> Result<(CString, CString), Failure> {
-        let places: Vec<&Place> =
+    fn socket_path(&mut self) -> Result<(CString, CString), ActFailure> {
+        let places: Vec<&CampaignDirectory> =
             self.places.iter().filter(|place| place.names.iter().any(|name| name == "s0")).collect();
         let place =
-            places.get(self.dice.below(places.len())).ok_or_else(|| Failure::unready("no places for sockets"))?;
-        let place = Place::clone(place);
+            places.get(self.dice.below(places.len())).ok_or_else(|| ActFailure::unready("no places for sockets"))?;
+        let place = CampaignDirectory::clone(place);
         let path = place.path(self.dice.one(&["s0", "s1"]));
         self.say(path.to_string_lossy());
         Ok((path, place.path(&format!("aside-{}", self.name))))
@@ -274,18 +274,18 @@ impl Actor {
     }
 
     /// A held file as the path that leads to it.
-    fn held_file(&mut self) -> Result<CString, Failure> {
+    fn held_file(&mut self) -> Result<CString, ActFailure> {
         let at = self.dice.below(self.files.len());
-        let file = self.files.get(at).ok_or_else(|| Failure::unready("none held"))?;
+        let file = self.files.get(at).ok_or_else(|| ActFailure::unready("none held"))?;
         let path = sys::c(&format!("/proc/self/fd/{}", file.as_raw_fd()));
         self.say(std::fs::read_link(&*path.to_string_lossy()).unwrap_or_default().display());
         Ok(path)
     }
 
-    fn held_socket(&mut self) -> Result<&OwnedFd, Failure> {
+    fn held_socket(&mut self) -> Result<&OwnedFd, ActFailure> {
         let at = self.dice.below(self.sockets.len());
         self.say(at);
-        self.sockets.get(at).ok_or_else(|| Failure::unready("none held"))
+        self.sockets.get(at).ok_or_else(|| ActFailure::unready("none held"))
     }
 }
 
@@ -301,17 +301,17 @@ fn cwd<'a>() -> Arg<'a> {
     int(libc::AT_FDCWD)
 }
 
-fn open(path: &CString, flags: i32) -> Result<OwnedFd, Failure> {
+fn open(path: &CString, flags: i32) -> Result<OwnedFd, ActFailure> {
     sys::open("open", path, flags | libc::O_NONBLOCK)
 }
 
-fn write_secret(file: &OwnedFd) -> Result<(), Failure> {
+fn write_secret(file: &OwnedFd) -> Result<(), ActFailure> {
     call("write", libc::SYS_write, &[fd(file), from(SECRET), len(SECRET)]).map(drop)
 }
 
 // ---- files ----
 
-fn make(actor: &mut Actor) -> Result<(), Failure> {
+fn make(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let flags = actor.dice.one(&[0, libc::O_EXCL, libc::O_TRUNC, libc::O_APPEND]);
     let file = open(&path, libc::O_WRONLY | libc::O_CREAT | flags)?;
@@ -320,18 +320,18 @@ fn make(actor: &mut Actor) -> Result<(), Failure> {
     Ok(())
 }
 
-fn overwrite(actor: &mut Actor) -> Result<(), Failure> {
+fn overwrite(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let flags = actor.dice.one(&[0, libc::O_TRUNC, libc::O_NOFOLLOW]);
     write_secret(&open(&path, libc::O_WRONLY | flags)?)
 }
 
-fn truncate(actor: &mut Actor) -> Result<(), Failure> {
+fn truncate(actor: &mut Actor) -> Result<(), ActFailure> {
     call("truncate", libc::SYS_truncate, &[text(&actor.path()?), int(0)]).map(drop)
 }
 
 /// Holds a file by a descriptor that only reads, or does nothing.
-fn hold(actor: &mut Actor) -> Result<(), Failure> {
+fn hold(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let flags = actor.dice.one(&[libc::O_RDONLY, libc::O_RDONLY, libc::O_PATH, libc::O_PATH | libc::O_NOFOLLOW]);
     let file = open(&path, flags)?;
@@ -340,28 +340,28 @@ fn hold(actor: &mut Actor) -> Result<(), Failure> {
 }
 
 /// Opens a held file anew, for writing, whatever has become of its names.
-fn reopen(actor: &mut Actor) -> Result<(), Failure> {
+fn reopen(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.held_file()?;
     write_secret(&open(&path, libc::O_WRONLY)?)
 }
 
-fn mkdir(actor: &mut Actor) -> Result<(), Failure> {
+fn mkdir(actor: &mut Actor) -> Result<(), ActFailure> {
     call("mkdirat", libc::SYS_mkdirat, &[cwd(), text(&actor.path()?), int(0o755)]).map(drop)
 }
 
-fn fifo(actor: &mut Actor) -> Result<(), Failure> {
+fn fifo(actor: &mut Actor) -> Result<(), ActFailure> {
     let mode = bits(u64::from(libc::S_IFIFO | 0o644));
     call("mknodat", libc::SYS_mknodat, &[cwd(), text(&actor.path()?), mode, int(0)]).map(drop)
 }
 
-fn remove(actor: &mut Actor) -> Result<(), Failure> {
+fn remove(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let remove = |flags| call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(&path), int(flags)]).map(drop);
     remove(0).or_else(|_no_file| remove(libc::AT_REMOVEDIR))
 }
 
 /// Within one place as a rule.
-fn two_paths(actor: &mut Actor) -> Result<(CString, CString), Failure> {
+fn two_paths(actor: &mut Actor) -> Result<(CString, CString), ActFailure> {
     let place = actor.place()?;
     let one = actor.path_in(&place);
     let other = if actor.dice.below(4) == 0 { actor.path()? } else { actor.path_in(&place) };
@@ -369,7 +369,7 @@ fn two_paths(actor: &mut Actor) -> Result<(CString, CString), Failure> {
 }
 
 /// Over what is there, not over it, or in exchange.
-fn rename(actor: &mut Actor) -> Result<(), Failure> {
+fn rename(actor: &mut Actor) -> Result<(), ActFailure> {
     let (old, new) = two_paths(actor)?;
     let flags = actor.one(&[0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE, libc::RENAME_EXCHANGE]);
     call("renameat2", libc::SYS_renameat2, &[cwd(), text(&old), cwd(), text(&new), int(flags)]).map(drop)
@@ -378,7 +378,7 @@ fn rename(actor: &mut Actor) -> Result<(), Failure> {
 // ---- links ----
 
 /// To a directory, or to something in one.
-fn symlink(actor: &mut Actor) -> Result<(), Failure> {
+fn symlink(actor: &mut Actor) -> Result<(), ActFailure> {
     let directory = actor.place()?.path("");
     let target = if actor.dice.below(2) == 0 { directory } else { actor.path()? };
     actor.say(target.to_string_lossy());
@@ -386,21 +386,21 @@ fn symlink(actor: &mut Actor) -> Result<(), Failure> {
     call("symlinkat", libc::SYS_symlinkat, &[text(&target), cwd(), text(&path)]).map(drop)
 }
 
-fn link(actor: &mut Actor) -> Result<(), Failure> {
+fn link(actor: &mut Actor) -> Result<(), ActFailure> {
     let (old, new) = two_paths(actor)?;
     let flags = actor.dice.one(&[0, libc::AT_SYMLINK_FOLLOW]);
     call("linkat", libc::SYS_linkat, &[cwd(), text(&old), cwd(), text(&new), int(flags)]).map(drop)
 }
 
 /// Gives a held file a new name.
-fn link_held(actor: &mut Actor) -> Result<(), Failure> {
+fn link_held(actor: &mut Actor) -> Result<(), ActFailure> {
     let (old, new) = (actor.held_file()?, actor.path()?);
     let flags = int(libc::AT_SYMLINK_FOLLOW);
     call("linkat", libc::SYS_linkat, &[cwd(), text(&old), cwd(), text(&new), flags]).map(drop)
 }
 
 /// Puts links in the place of one name, again and again: `rebind` binds it meanwhile.
-fn push_link(actor: &mut Actor) -> Result<(), Failure> {
+fn push_link(actor: &mut Actor) -> Result<(), ActFailure> {
     let target = actor.path()?;
     let (path, aside) = actor.socket_path()?;
     let flags = actor.one(&[0, libc::RENAME_EXCHANGE]);
@@ -421,23 +421,23 @@ fn push_link(actor: &mut Actor) -> Result<(), Failure> {
 /// Modes by which directories can be entered or not, written or not; and what nobody else may read.
 const MODES: &[i32] = &[0, 0o100, 0o500, 0o500, 0o500, 0o600, 0o700, 0o777];
 
-fn chmod(actor: &mut Actor) -> Result<(), Failure> {
+fn chmod(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let mode = actor.one(MODES);
     call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(&path), int(mode)]).map(drop)
 }
 
 /// Closes all that is in a place, which may be full of links.
-fn close(actor: &mut Actor) -> Result<(), Failure> {
+fn close(actor: &mut Actor) -> Result<(), ActFailure> {
     let place = actor.place()?;
     actor.say(&place.directory);
     let mode = actor.one(&[0, 0o100, 0o500, 0o500]);
     let close = |name: &str| call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(&place.path(name)), int(mode)]);
     let closed = place.names.iter().filter(|name| close(name).is_ok()).count();
-    if closed == 0 { Err(Failure::unready("nothing was closed")) } else { Ok(()) }
+    if closed == 0 { Err(ActFailure::unready("nothing was closed")) } else { Ok(()) }
 }
 
-fn chmod_held(actor: &mut Actor) -> Result<(), Failure> {
+fn chmod_held(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.held_file()?;
     let mode = actor.one(MODES);
     let by_name = actor.dice.below(2) == 0;
@@ -447,51 +447,51 @@ fn chmod_held(actor: &mut Actor) -> Result<(), Failure> {
     call("fchmod", libc::SYS_fchmod, &[fd(&open(&path, libc::O_RDONLY)?), int(mode)]).map(drop)
 }
 
-fn chown(actor: &mut Actor) -> Result<(), Failure> {
+fn chown(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let flags = actor.dice.one(&[0, libc::AT_SYMLINK_NOFOLLOW]);
     call("fchownat", libc::SYS_fchownat, &[cwd(), text(&path), int(-1), int(-1), int(flags)]).map(drop)
 }
 
-fn touch(actor: &mut Actor) -> Result<(), Failure> {
+fn touch(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let times = [1000_i64, 0, 1000, 0];
     let flags = actor.dice.one(&[0, libc::AT_SYMLINK_NOFOLLOW]);
     call("utimensat", libc::SYS_utimensat, &[cwd(), text(&path), from(&times), int(flags)]).map(drop)
 }
 
-fn attribute(actor: &mut Actor) -> Result<(), Failure> {
+fn attribute(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = actor.path()?;
     let arguments = [text(&path), text(c"user.campaign"), from(SECRET), len(SECRET), int(0)];
     call("setxattr", libc::SYS_setxattr, &arguments).map(drop)
 }
 
-fn umask(actor: &mut Actor) -> Result<(), Failure> {
+fn umask(actor: &mut Actor) -> Result<(), ActFailure> {
     let mask = actor.one(&[0, 0, 0o22, 0o77]);
     call("umask", libc::SYS_umask, &[int(mask)]).map(drop)
 }
 
 // ---- sockets ----
 
-fn socket(family: i32) -> Result<OwnedFd, Failure> {
+fn socket(family: i32) -> Result<OwnedFd, ActFailure> {
     network::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)
 }
 
-fn set(socket: &OwnedFd, option: i32, value: i32) -> Result<(), Failure> {
+fn set(socket: &OwnedFd, option: i32, value: i32) -> Result<(), ActFailure> {
     let arguments = [fd(socket), int(libc::SOL_SOCKET), int(option), from(&value), int(4)];
     call("setsockopt", libc::SYS_setsockopt, &arguments).map(drop)
 }
 
-fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Failure> {
+fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), ActFailure> {
     call("bind", libc::SYS_bind, &[fd(socket), from(address), len(address)]).map(drop)
 }
 
-fn listen(socket: &OwnedFd, backlog: i32) -> Result<(), Failure> {
+fn listen(socket: &OwnedFd, backlog: i32) -> Result<(), ActFailure> {
     call("listen", libc::SYS_listen, &[fd(socket), int(backlog)]).map(drop)
 }
 
 /// Connects, waits a little where that takes a while, and says something.
-fn visit(actor: &mut Actor, socket: OwnedFd, address: &[u8]) -> Result<(), Failure> {
+fn visit(actor: &mut Actor, socket: OwnedFd, address: &[u8]) -> Result<(), ActFailure> {
     let connected = call("connect", libc::SYS_connect, &[fd(&socket), from(address), len(address)]);
     let told = match connected {
         Ok(_) => write_secret(&socket),
@@ -510,15 +510,15 @@ fn visit(actor: &mut Actor, socket: OwnedFd, address: &[u8]) -> Result<(), Failu
     told
 }
 
-fn inet(actor: &mut Actor, ips: &[Ipv4Addr]) -> Result<Vec<u8>, Failure> {
+fn inet(actor: &mut Actor, ips: &[Ipv4Addr]) -> Result<Vec<u8>, ActFailure> {
     let ip = actor.one(ips);
     let at = actor.dice.below(actor.ports.len());
-    let port = actor.ports.get(at).copied().ok_or_else(|| Failure::unready("no ports"))?;
+    let port = actor.ports.get(at).copied().ok_or_else(|| ActFailure::unready("no ports"))?;
     actor.say(port);
     Ok(network::sockaddr(SocketAddr::new(IpAddr::V4(ip), port)))
 }
 
-fn serve_tcp(actor: &mut Actor) -> Result<(), Failure> {
+fn serve_tcp(actor: &mut Actor) -> Result<(), ActFailure> {
     let address = inet(actor, &[Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED])?;
     let socket = socket(libc::AF_INET)?;
     set(&socket, libc::SO_REUSEADDR, actor.dice.one(&[0, 1]))?;
@@ -532,13 +532,13 @@ fn serve_tcp(actor: &mut Actor) -> Result<(), Failure> {
     Ok(())
 }
 
-fn visit_tcp(actor: &mut Actor) -> Result<(), Failure> {
+fn visit_tcp(actor: &mut Actor) -> Result<(), ActFailure> {
     let address = inet(actor, &[Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED])?;
     let socket = socket(libc::AF_INET)?;
     visit(actor, socket, &address)
 }
 
-fn serve(actor: &mut Actor, address: &[u8]) -> Result<(), Failure> {
+fn serve(actor: &mut Actor, address: &[u8]) -> Result<(), ActFailure> {
     let socket = socket(libc::AF_UNIX)?;
     bind(&socket, address)?;
     listen(&socket, 8)?;
@@ -546,37 +546,37 @@ fn serve(actor: &mut Actor, address: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn serve_unix(actor: &mut Actor) -> Result<(), Failure> {
+fn serve_unix(actor: &mut Actor) -> Result<(), ActFailure> {
     let (path, _) = actor.socket_path()?;
     serve(actor, &unix::name(&path.to_string_lossy(), false)?)
 }
 
-fn visit_unix(actor: &mut Actor) -> Result<(), Failure> {
+fn visit_unix(actor: &mut Actor) -> Result<(), ActFailure> {
     let path = if actor.dice.below(2) == 0 { actor.socket_path()?.0 } else { actor.path()? };
     let address = unix::name(&path.to_string_lossy(), false)?;
     let socket = socket(libc::AF_UNIX)?;
     visit(actor, socket, &address)
 }
 
-fn hidden(actor: &mut Actor) -> Result<Vec<u8>, Failure> {
+fn hidden(actor: &mut Actor) -> Result<Vec<u8>, ActFailure> {
     let name = format!("{}-{}", actor.hidden, actor.dice.below(2));
     actor.say(&name);
     unix::name(&name, true)
 }
 
-fn serve_abstract(actor: &mut Actor) -> Result<(), Failure> {
+fn serve_abstract(actor: &mut Actor) -> Result<(), ActFailure> {
     let address = hidden(actor)?;
     serve(actor, &address)
 }
 
-fn visit_abstract(actor: &mut Actor) -> Result<(), Failure> {
+fn visit_abstract(actor: &mut Actor) -> Result<(), ActFailure> {
     let address = hidden(actor)?;
     let socket = socket(libc::AF_UNIX)?;
     visit(actor, socket, &address)
 }
 
 /// Binds one name again and again, as servers do that restart.
-fn rebind(actor: &mut Actor) -> Result<(), Failure> {
+fn rebind(actor: &mut Actor) -> Result<(), ActFailure> {
     let (path, _) = actor.socket_path()?;
     let address = unix::name(&path.to_string_lossy(), false)?;
     let mut came = Ok(());
@@ -587,23 +587,23 @@ fn rebind(actor: &mut Actor) -> Result<(), Failure> {
     came
 }
 
-fn listen_again(actor: &mut Actor) -> Result<(), Failure> {
+fn listen_again(actor: &mut Actor) -> Result<(), ActFailure> {
     listen(actor.held_socket()?, 1)
 }
 
-fn accept(actor: &mut Actor) -> Result<(), Failure> {
+fn accept(actor: &mut Actor) -> Result<(), ActFailure> {
     let server = actor.held_socket()?;
     call_fd("accept4", libc::SYS_accept4, &[fd(server), null(), null(), int(libc::SOCK_CLOEXEC)]).map(drop)
 }
 
 /// Ends a server, and keeps its socket.
-fn shut_down(actor: &mut Actor) -> Result<(), Failure> {
+fn shut_down(actor: &mut Actor) -> Result<(), ActFailure> {
     call("shutdown", libc::SYS_shutdown, &[fd(actor.held_socket()?), int(libc::SHUT_RDWR)]).map(drop)
 }
 
-fn hang_up(actor: &mut Actor) -> Result<(), Failure> {
+fn hang_up(actor: &mut Actor) -> Result<(), ActFailure> {
     if actor.sockets.is_empty() {
-        return Err(Failure::unready("none held"));
+        return Err(ActFailure::unready("none held"));
     }
     let at = actor.dice.below(actor.sockets.len());
     actor.say(at);
@@ -612,7 +612,7 @@ fn hang_up(actor: &mut Actor) -> Result<(), Failure> {
 }
 
 /// Has a connection to loopback leave by another device. This is no canary's to notice: it must not succeed.
-fn device(_actor: &mut Actor) -> Result<(), Failure> {
+fn device(_actor: &mut Actor) -> Result<(), ActFailure> {
     let socket = socket(libc::AF_INET)?;
     let arguments = [fd(&socket), int(libc::SOL_SOCKET), int(libc::SO_BINDTODEVICE), from(c"lo"), int(3)];
     call("setsockopt", libc::SYS_setsockopt, &arguments).map(drop)
@@ -620,9 +620,9 @@ fn device(_actor: &mut Actor) -> Result<(), Failure> {
 
 // ---- processes ----
 
-fn spawn(actor: &mut Actor) -> Result<(), Failure> {
+fn spawn(actor: &mut Actor) -> Result<(), ActFailure> {
     if actor.children >= CHILDREN || actor.name.len() > CHILDREN {
-        return Err(Failure::unready("enough children"));
+        return Err(ActFailure::unready("enough children"));
     }
     let name = actor.children.to_string();
     actor.fork(&name)

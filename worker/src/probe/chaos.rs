@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
+use crate::probe::act::{ProbeAct, act};
 use crate::probe::dice::Dice;
-use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::sys::probe::{self as sys, Side, bits, call, int, into, legacy, null, text};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use crate::sys::probe::{self as sys, ForkSide, bits, call, int, into, legacy, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("chaos", "D5", "SEED SECONDS all|notified [TARGET…]", "random calls in children, one after the other", chaos),
     act("connect-and-tell", "B7", "TARGET", "reach a listener by one honest call: the control", tell),
 ];
@@ -128,7 +128,7 @@ fn address(target: &str) -> Option<Vec<u8>> {
 }
 
 impl Supply {
-    fn gather(targets: &[String]) -> Result<Self, Failure> {
+    fn gather(targets: &[String]) -> Result<Self, ActFailure> {
         let mut supply = Self { pointers: Vec::new(), pids: vec![0, 1], descriptors: 0 };
         for word in
             [".", "..", "inside", "inside/x", "/", "/proc/self/fd/3", "/proc/1/mem", "/tmp", "/dev/shm/x", "user.x", ""]
@@ -138,7 +138,7 @@ impl Supply {
         let mut addresses = Vec::new();
         for target in targets {
             if let Some(pid) = target.strip_prefix("pid:") {
-                supply.pids.push(pid.parse().map_err(|_bad| Failure::unready("not a process id"))?);
+                supply.pids.push(pid.parse().map_err(|_bad| ActFailure::unready("not a process id"))?);
             }
             let path = target.strip_prefix("path:").or_else(|| target.strip_prefix("unix:"));
             if let Some(path) = path {
@@ -178,11 +178,11 @@ impl Supply {
     }
 
     /// Descriptors of every kind that can be had, from 3 on.
-    fn open(&mut self) -> Result<(), Failure> {
+    fn open(&mut self) -> Result<(), ActFailure> {
         // An earlier run may have left it as it liked.
         let _not_there = std::fs::remove_file("inside");
         let file = |path: &str| File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let io = |error| Failure::io("open", &error);
+        let io = |error| ActFailure::io("open", &error);
         let mut last = file("inside").map_err(io)?.into_raw_fd();
         // Some of these are refused, which is as it should be.
         for path in [".", "/", "/proc/self", "/dev/null"] {
@@ -235,10 +235,10 @@ impl Supply {
     }
 }
 
-fn chaos(args: &Args<'_>) -> Outcome {
+fn chaos(args: &ActArgs<'_>) -> ActOutcome {
     let number = |index: usize| {
         let word = args.word(index)?;
-        word.parse::<u64>().map_err(|_bad| Failure::unready(format!("{word} is no number")))
+        word.parse::<u64>().map_err(|_bad| ActFailure::unready(format!("{word} is no number")))
     };
     let (seed, seconds) = (number(0)?, number(1)?);
     let notified = args.word(2)? == "notified";
@@ -248,14 +248,14 @@ fn chaos(args: &Args<'_>) -> Outcome {
     while start.elapsed() < Duration::from_secs(seconds) {
         children += 1;
         let dice = Dice::new(seed << 20 | children);
-        let Side::Parent(child) = sys::fork_with("fork", 0)? else { act_up(dice, &supply, notified, calls) };
+        let ForkSide::Parent(child) = sys::fork_with("fork", 0)? else { act_up(dice, &supply, notified, calls) };
         outlive(child)?;
     }
     Ok(json!({ "children": children, "calls": calls.load(Ordering::Relaxed) }))
 }
 
 /// Waits for a child, and kills it if it sleeps.
-fn outlive(child: i32) -> Result<(), Failure> {
+fn outlive(child: i32) -> Result<(), ActFailure> {
     let start = Instant::now();
     let mut status = 0_i32;
     loop {
@@ -332,9 +332,9 @@ fn act_up(mut dice: Dice, supply: &Supply, notified: bool, calls: &AtomicU64) ->
 }
 
 /// One honest try of what chaos tries by chance: the canary's control.
-fn tell(args: &Args<'_>) -> Outcome {
+fn tell(args: &ActArgs<'_>) -> ActOutcome {
     let target = args.word(0)?;
-    let address = address(target).ok_or_else(|| Failure::unready("not a listener"))?;
+    let address = address(target).ok_or_else(|| ActFailure::unready("not a listener"))?;
     let family = if target.starts_with("port:") { libc::AF_INET } else { libc::AF_UNIX };
     let kind = if args.word_or(1, "stream") == "dgram" { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
     let socket = sys::call_fd("socket", libc::SYS_socket, &[int(family), int(kind), int(0)])?;

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use crate::sys::probe::{self as sys, ForkSide, bits, call, call_fd, fd, from, int};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act(
         "under-terminal",
         "D6",
@@ -24,7 +24,7 @@ pub(crate) const ACTS: &[Act] = &[
 ];
 
 /// Asks about each number rather than reading /proc/self/fd, which needs a descriptor itself and may be closed.
-fn list_fds(_args: &Args<'_>) -> Outcome {
+fn list_fds(_args: &ActArgs<'_>) -> ActOutcome {
     let mut open = serde_json::Map::new();
     for number in 0..65536 {
         if call("fcntl", libc::SYS_fcntl, &[int(number), int(libc::F_GETFD), int(0)]).is_ok() {
@@ -36,7 +36,7 @@ fn list_fds(_args: &Args<'_>) -> Outcome {
     Ok(json!({ "fds": open }))
 }
 
-fn env(_args: &Args<'_>) -> Outcome {
+fn env(_args: &ActArgs<'_>) -> ActOutcome {
     #[allow(clippy::disallowed_methods, reason = "what was let through is what this act is about")]
     let variables: serde_json::Map<_, _> = std::env::vars_os()
         .map(|(key, value)| (key.to_string_lossy().into_owned(), json!(value.to_string_lossy())))
@@ -44,14 +44,14 @@ fn env(_args: &Args<'_>) -> Outcome {
     Ok(json!({ "env": variables }))
 }
 
-fn tty_sti(args: &Args<'_>) -> Outcome {
+fn tty_sti(args: &ActArgs<'_>) -> ActOutcome {
     let high = args.number_or(1, 0)?.cast_unsigned();
     let request = libc::TIOCSTI | high << 32;
     call("TIOCSTI", libc::SYS_ioctl, &[int(args.number(0)?), bits(request), from(&b'x')])?;
     Ok(json!({}))
 }
 
-fn tty_linux(args: &Args<'_>) -> Outcome {
+fn tty_linux(args: &ActArgs<'_>) -> ActOutcome {
     const TIOCLINUX: u64 = 0x541c;
     const TIOCL_PASTESEL: u8 = 3;
     call("TIOCLINUX", libc::SYS_ioctl, &[int(args.number(0)?), bits(TIOCLINUX), from(&[TIOCL_PASTESEL, 0])])
@@ -60,7 +60,7 @@ fn tty_linux(args: &Args<'_>) -> Outcome {
 
 /// Becomes the parent of COMMAND, which gets a new session and, as its standard input and controlling terminal, the other
 /// end of a pseudo-terminal. Prints nothing of its own: the command's output and exit status are the answer.
-fn under_terminal(args: &Args<'_>) -> Outcome {
+fn under_terminal(args: &ActArgs<'_>) -> ActOutcome {
     const TIOCSPTLCK: u64 = 0x4004_5431;
     const TIOCGPTPEER: u64 = 0x5441;
     const TIOCSCTTY: u64 = 0x540e;
@@ -70,7 +70,7 @@ fn under_terminal(args: &Args<'_>) -> Outcome {
     call("TIOCSPTLCK", libc::SYS_ioctl, &[fd(&master), bits(TIOCSPTLCK), from(&unlocked)])?;
     let flags = int(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
     let slave = call_fd("TIOCGPTPEER", libc::SYS_ioctl, &[fd(&master), bits(TIOCGPTPEER), flags])?;
-    let Side::Parent(child) = sys::fork_with("fork", 0)? else {
+    let ForkSide::Parent(child) = sys::fork_with("fork", 0)? else {
         let ready = call("setsid", libc::SYS_setsid, &[])
             .and_then(|_| call("TIOCSCTTY", libc::SYS_ioctl, &[fd(&slave), bits(TIOCSCTTY), int(0)]))
             .and_then(|_| call("dup3", libc::SYS_dup3, &[fd(&slave), int(0), int(0)]));
@@ -81,7 +81,7 @@ fn under_terminal(args: &Args<'_>) -> Outcome {
         sys::exit(75);
     };
     match sys::wait(child)? {
-        sys::End::Exit(status) => sys::exit(status),
-        sys::End::Signal(number) => Err(Failure::signal(program, number)),
+        sys::ChildEnd::Exit(status) => sys::exit(status),
+        sys::ChildEnd::Signal(number) => Err(ActFailure::signal(program, number)),
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::sys::probe::{self as sys, End, Side, bits, call, int, null, text};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use crate::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, int, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("exec", "C2", "PROGRAM [ARGUMENT…]", "execve(2) in a child", exec),
     act("exec-memfd", "C7", "PROGRAM", "memfd_create(2) with MFD_EXEC, and execveat(2) of what is in it", exec_memfd),
     act(
@@ -70,22 +70,22 @@ fn execute(file: &CString, argv: &[usize]) -> i64 {
     sys::raw(libc::SYS_execve, &[text(file), sys::from(argv), sys::from(environment())])
 }
 
-fn exec(args: &Args<'_>) -> Outcome {
+fn exec(args: &ActArgs<'_>) -> ActOutcome {
     let (file, argv) = (args.path(0)?, Vector::new(args.rest(0)));
     sys::in_child("execve", || execute(&file, &argv.pointers))?;
     Ok(json!({}))
 }
 
-fn exec_memfd(args: &Args<'_>) -> Outcome {
+fn exec_memfd(args: &ActArgs<'_>) -> ActOutcome {
     const EXEC: u32 = 0x10;
-    let program = std::fs::read(args.word(0)?).map_err(|error| Failure::io("read", &error))?;
+    let program = std::fs::read(args.word(0)?).map_err(|error| ActFailure::io("read", &error))?;
     let flags = bits(u64::from(libc::MFD_CLOEXEC | EXEC));
     let file = sys::call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
     std::io::Write::write_all(
-        &mut std::fs::File::from(file.try_clone().map_err(|e| Failure::io("dup", &e))?),
+        &mut std::fs::File::from(file.try_clone().map_err(|e| ActFailure::io("dup", &e))?),
         &program,
     )
-    .map_err(|error| Failure::io("write", &error))?;
+    .map_err(|error| ActFailure::io("write", &error))?;
     let argv = Vector::new(args.rest(0));
     sys::in_child("execveat", || {
         let words = [sys::fd(&file), text(c""), sys::from(argv.pointers.as_slice()), sys::from(environment())];
@@ -97,7 +97,7 @@ fn exec_memfd(args: &Args<'_>) -> Outcome {
 
 /// Results of many tries. PROGRAM tells by its status what it was started with.
 #[derive(Default)]
-struct Tally {
+struct RaceTally {
     /// Status 0.
     good: u64,
     /// Any other status of the program.
@@ -109,14 +109,14 @@ struct Tally {
     other: u64,
 }
 
-impl Tally {
-    fn count(&mut self, ended: Result<End, i32>) {
+impl RaceTally {
+    fn count(&mut self, ended: Result<ChildEnd, i32>) {
         let slot = match ended {
-            Ok(End::Exit(0)) => &mut self.good,
-            Ok(End::Exit(_)) => &mut self.bad,
-            Ok(End::Signal(libc::SIGKILL)) => &mut self.killed,
+            Ok(ChildEnd::Exit(0)) => &mut self.good,
+            Ok(ChildEnd::Exit(_)) => &mut self.bad,
+            Ok(ChildEnd::Signal(libc::SIGKILL)) => &mut self.killed,
             Err(libc::EACCES) => &mut self.refused,
-            Ok(End::Signal(_)) | Err(_) => &mut self.other,
+            Ok(ChildEnd::Signal(_)) | Err(_) => &mut self.other,
         };
         *slot += 1;
     }
@@ -131,16 +131,16 @@ impl Tally {
 const RACER_SECONDS: u32 = 600;
 
 /// How a racer exchanges the argument.
-enum How {
+enum ExchangeKind {
     /// Writes other letters in its place.
     Letters(&'static AtomicU64),
     /// Points to another word.
     Pointer(AtomicUsize),
 }
 
-fn exec_race(args: &Args<'_>) -> Outcome {
+fn exec_race(args: &ActArgs<'_>) -> ActOutcome {
     let (tries, file) = (args.number(1)?, args.path(2)?);
-    let letters = |index| -> Result<u64, Failure> {
+    let letters = |index| -> Result<u64, ActFailure> {
         let mut bytes = [0; 8];
         bytes.iter_mut().zip(args.word(index)?.bytes().take(7)).for_each(|(to, from)| *to = from);
         Ok(u64::from_ne_bytes(bytes))
@@ -152,34 +152,34 @@ fn exec_race(args: &Args<'_>) -> Outcome {
     let shared = sys::shared_counter()?;
     shared.store(good, Ordering::Relaxed);
     let how = match args.word(0)? {
-        "string" | "shared" => How::Letters(shared),
-        "pointer" => How::Pointer(AtomicUsize::new(places[0])),
-        _ => return Err(Failure::unready("string, pointer or shared")),
+        "string" | "shared" => ExchangeKind::Letters(shared),
+        "pointer" => ExchangeKind::Pointer(AtomicUsize::new(places[0])),
+        _ => return Err(ActFailure::unready("string, pointer or shared")),
     };
     let word = match &how {
-        How::Letters(letters) => AtomicUsize::new(std::ptr::from_ref(*letters).expose_provenance()),
-        How::Pointer(word) => AtomicUsize::new(word.load(Ordering::Relaxed)),
+        ExchangeKind::Letters(letters) => AtomicUsize::new(std::ptr::from_ref(*letters).expose_provenance()),
+        ExchangeKind::Pointer(word) => AtomicUsize::new(word.load(Ordering::Relaxed)),
     };
     let argv = [AtomicUsize::new(file.as_ptr().expose_provenance()), word, AtomicUsize::new(0)];
     let exchange = |round: u64| match &how {
-        How::Letters(letters) => letters.store(if round & 1 == 0 { good } else { bad }, Ordering::Relaxed),
-        How::Pointer(_) => argv[1].store(places[usize::from(round & 1 == 1)], Ordering::Relaxed),
+        ExchangeKind::Letters(letters) => letters.store(if round & 1 == 0 { good } else { bad }, Ordering::Relaxed),
+        ExchangeKind::Pointer(_) => argv[1].store(places[usize::from(round & 1 == 1)], Ordering::Relaxed),
     };
     // Another process, with other memory but for the shared page; or a thread of this one.
     let other = match args.word(0)? {
         "shared" => match sys::fork_with("fork", 0)? {
-            Side::Child => {
+            ForkSide::Child => {
                 sys::deadline(RACER_SECONDS);
                 (0..u64::MAX).for_each(exchange);
                 sys::exit(0)
             }
-            Side::Parent(other) => Some(other),
+            ForkSide::Parent(other) => Some(other),
         },
         _ => None,
     };
     let over = AtomicBool::new(false);
-    let mut tally = Tally::default();
-    std::thread::scope(|threads| -> Result<(), Failure> {
+    let mut tally = RaceTally::default();
+    std::thread::scope(|threads| -> Result<(), ActFailure> {
         if other.is_none() {
             threads.spawn(|| (0..).take_while(|_| !over.load(Ordering::Relaxed)).for_each(exchange));
         }
@@ -201,12 +201,12 @@ fn exec_race(args: &Args<'_>) -> Outcome {
     Ok(tally.facts())
 }
 
-fn exec_threads(args: &Args<'_>) -> Outcome {
+fn exec_threads(args: &ActArgs<'_>) -> ActOutcome {
     let (threads, rounds) = (usize::try_from(args.number(0)?).unwrap_or(2), args.number(1)?);
     let (file, argv) = (args.path(2)?, Vector::new(args.rest(2)));
-    let mut tally = Tally::default();
+    let mut tally = RaceTally::default();
     for _ in 0..rounds {
-        let Side::Parent(child) = sys::fork_with("fork", 0)? else {
+        let ForkSide::Parent(child) = sys::fork_with("fork", 0)? else {
             let all = Barrier::new(threads);
             std::thread::scope(|scope| {
                 for _ in 0..threads {
@@ -223,18 +223,18 @@ fn exec_threads(args: &Args<'_>) -> Outcome {
     Ok(tally.facts())
 }
 
-fn exec_storm(args: &Args<'_>) -> Outcome {
+fn exec_storm(args: &ActArgs<'_>) -> ActOutcome {
     let (rounds, file, argv) = (args.number(0)?, args.path(1)?, Vector::new(args.rest(1)));
-    let mut tally = Tally::default();
+    let mut tally = RaceTally::default();
     for round in 0..rounds {
-        let Side::Parent(child) = sys::fork_with("fork", 0)? else {
+        let ForkSide::Parent(child) = sys::fork_with("fork", 0)? else {
             if round % 4 == 3 {
                 // It makes others while it executes, which execute as well.
                 std::thread::spawn(|| {
                     loop {
                         match sys::fork_with("fork", 0) {
-                            Ok(Side::Child) => sys::exit(0),
-                            Ok(Side::Parent(other)) => drop(sys::wait(other)),
+                            Ok(ForkSide::Child) => sys::exit(0),
+                            Ok(ForkSide::Parent(other)) => drop(sys::wait(other)),
                             Err(_) => {}
                         }
                     }
@@ -251,7 +251,7 @@ fn exec_storm(args: &Args<'_>) -> Outcome {
         };
         for signal in signals {
             // It may be over.
-            let _sent: Result<i64, Failure> = call("kill", libc::SYS_kill, &[int(child), int(*signal)]);
+            let _sent: Result<i64, ActFailure> = call("kill", libc::SYS_kill, &[int(child), int(*signal)]);
         }
         tally.count(Ok(sys::wait(child)?));
     }

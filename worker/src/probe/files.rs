@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::sys::probe::{self as sys, bits, call, call_fd, fd, from, int, into, legacy, len, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("read", "A2", "PATH", "open for reading and read", read),
     act("write", "A2", "PATH TEXT", "open for writing and write", write),
     act("create", "A1", "PATH [TEXT]", "create a new file", create),
@@ -69,7 +69,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("metadata-race", "A6", "PATH_OK PATH_BAD N", "chmod 0666 N times while threads swap the name", metadata_race),
 ];
 
-fn nothing() -> Outcome {
+fn nothing() -> ActOutcome {
     Ok(json!({}))
 }
 
@@ -77,7 +77,7 @@ fn cwd<'a>() -> sys::Arg<'a> {
     int(libc::AT_FDCWD)
 }
 
-fn read_all(path: &CStr, at: &str) -> Outcome {
+fn read_all(path: &CStr, at: &str) -> ActOutcome {
     let file = sys::open(at, path, libc::O_RDONLY)?;
     let mut data = vec![0_u8; 65536];
     let mut held = 0;
@@ -93,50 +93,50 @@ fn read_all(path: &CStr, at: &str) -> Outcome {
 }
 
 /// Reads a file by descriptor 3-style open; the other families use it for what `/proc` shows.
-pub(crate) fn read_path(path: &str) -> Outcome {
+pub(crate) fn read_path(path: &str) -> ActOutcome {
     read_all(&sys::c(path), "open")
 }
 
-fn read(args: &Args<'_>) -> Outcome {
+fn read(args: &ActArgs<'_>) -> ActOutcome {
     read_all(&args.path(0)?, "open")
 }
 
-fn write_text(file: &impl std::os::fd::AsRawFd, words: &str) -> Result<(), Failure> {
+fn write_text(file: &impl std::os::fd::AsRawFd, words: &str) -> Result<(), ActFailure> {
     let bytes = words.as_bytes();
     call("write", libc::SYS_write, &[fd(file), from(bytes), len(bytes)]).map(|_written| ())
 }
 
-fn write(args: &Args<'_>) -> Outcome {
+fn write(args: &ActArgs<'_>) -> ActOutcome {
     let file = sys::open("open", &args.path(0)?, libc::O_WRONLY)?;
     write_text(&file, args.word(1)?)?;
     nothing()
 }
 
-fn create(args: &Args<'_>) -> Outcome {
+fn create(args: &ActArgs<'_>) -> ActOutcome {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
     let file = sys::open("open", &args.path(0)?, flags)?;
     write_text(&file, args.word_or(1, ""))?;
     nothing()
 }
 
-fn creat(args: &Args<'_>) -> Outcome {
+fn creat(args: &ActArgs<'_>) -> ActOutcome {
     call("creat", legacy::CREAT, &[text(&args.path(0)?), int(0o600)])?;
     nothing()
 }
 
-fn open_legacy(args: &Args<'_>) -> Outcome {
+fn open_legacy(args: &ActArgs<'_>) -> ActOutcome {
     let flags = open_flags(args.word_or(1, "read"))?;
     call("open", legacy::OPEN, &[text(&args.path(0)?), bits(flags), int(0o600)])?;
     nothing()
 }
 
-fn utime_legacy(args: &Args<'_>) -> Outcome {
+fn utime_legacy(args: &ActArgs<'_>) -> ActOutcome {
     let times = [1000_i64, 1000];
     call("utime", legacy::UTIME, &[text(&args.path(0)?), from(&times)])?;
     nothing()
 }
 
-fn open_flags(word: &str) -> Result<u64, Failure> {
+fn open_flags(word: &str) -> Result<u64, ActFailure> {
     let flags = match word {
         "read" => libc::O_RDONLY,
         "write" => libc::O_WRONLY,
@@ -147,7 +147,7 @@ fn open_flags(word: &str) -> Result<u64, Failure> {
         "path" => libc::O_PATH,
         "tmpfile" => libc::O_WRONLY | libc::O_TMPFILE,
         _ => {
-            return Err(Failure::unready(format!(
+            return Err(ActFailure::unready(format!(
                 "{word}: read, write, trunc, read-trunc, ioctl-trunc, create, path or tmpfile"
             )));
         }
@@ -155,13 +155,13 @@ fn open_flags(word: &str) -> Result<u64, Failure> {
     Ok(u64::from((flags | libc::O_CLOEXEC).cast_unsigned()))
 }
 
-fn open_trunc(args: &Args<'_>) -> Outcome {
+fn open_trunc(args: &ActArgs<'_>) -> ActOutcome {
     let flags = open_flags(args.word_or(1, "trunc"))?;
     call_fd("open", libc::SYS_openat, &[cwd(), text(&args.path(0)?), bits(flags)])?;
     nothing()
 }
 
-fn openat2(args: &Args<'_>) -> Outcome {
+fn openat2(args: &ActArgs<'_>) -> ActOutcome {
     let flags = open_flags(args.word_or(1, "read"))?;
     let creates = flags & (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u64 != 0;
     let how = [flags, if creates { 0o600 } else { 0 }, 0_u64];
@@ -169,7 +169,7 @@ fn openat2(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn o_path_reopen(args: &Args<'_>) -> Outcome {
+fn o_path_reopen(args: &ActArgs<'_>) -> ActOutcome {
     let flags = open_flags(args.word_or(1, "read"))?;
     let handle = sys::open("open-o-path", &args.path(0)?, libc::O_PATH)?;
     let again = sys::c(&format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle)));
@@ -177,7 +177,7 @@ fn o_path_reopen(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn by_handle(args: &Args<'_>) -> Outcome {
+fn by_handle(args: &ActArgs<'_>) -> ActOutcome {
     // struct file_handle: u32 handle_bytes, i32 handle_type, then up to MAX_HANDLE_SZ (128) bytes.
     let mut handle = [0_u32; 34];
     handle[0] = 128;
@@ -197,60 +197,60 @@ fn by_handle(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn proc_root(args: &Args<'_>) -> Outcome {
+fn proc_root(args: &ActArgs<'_>) -> ActOutcome {
     read_path(&format!("/proc/self/root/{}", args.word(0)?.trim_start_matches('/')))
 }
 
-fn truncate(args: &Args<'_>) -> Outcome {
+fn truncate(args: &ActArgs<'_>) -> ActOutcome {
     call("truncate", libc::SYS_truncate, &[text(&args.path(0)?), int(0)])?;
     nothing()
 }
 
-fn unlink(args: &Args<'_>) -> Outcome {
+fn unlink(args: &ActArgs<'_>) -> ActOutcome {
     call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(&args.path(0)?), int(0)])?;
     nothing()
 }
 
-fn rmdir(args: &Args<'_>) -> Outcome {
+fn rmdir(args: &ActArgs<'_>) -> ActOutcome {
     call("rmdir", libc::SYS_unlinkat, &[cwd(), text(&args.path(0)?), int(libc::AT_REMOVEDIR)])?;
     nothing()
 }
 
-fn mkdir(args: &Args<'_>) -> Outcome {
+fn mkdir(args: &ActArgs<'_>) -> ActOutcome {
     call("mkdirat", libc::SYS_mkdirat, &[cwd(), text(&args.path(0)?), int(0o700)])?;
     nothing()
 }
 
-fn renameat2(args: &Args<'_>, flags: u32) -> Outcome {
+fn renameat2(args: &ActArgs<'_>, flags: u32) -> ActOutcome {
     let (old, new) = (args.path(0)?, args.path(1)?);
     call("renameat2", libc::SYS_renameat2, &[cwd(), text(&old), cwd(), text(&new), int(flags)])?;
     nothing()
 }
 
-fn rename(args: &Args<'_>) -> Outcome {
+fn rename(args: &ActArgs<'_>) -> ActOutcome {
     renameat2(args, 0)
 }
 
-fn rename_exchange(args: &Args<'_>) -> Outcome {
+fn rename_exchange(args: &ActArgs<'_>) -> ActOutcome {
     renameat2(args, libc::RENAME_EXCHANGE)
 }
 
-fn link(args: &Args<'_>) -> Outcome {
+fn link(args: &ActArgs<'_>) -> ActOutcome {
     let (old, new) = (args.path(0)?, args.path(1)?);
     call("linkat", libc::SYS_linkat, &[cwd(), text(&old), cwd(), text(&new), int(0)])?;
     nothing()
 }
 
-fn symlink(args: &Args<'_>) -> Outcome {
+fn symlink(args: &ActArgs<'_>) -> ActOutcome {
     call("symlinkat", libc::SYS_symlinkat, &[text(&args.path(0)?), cwd(), text(&args.path(1)?)])?;
     nothing()
 }
 
-fn mknod(args: &Args<'_>) -> Outcome {
+fn mknod(args: &ActArgs<'_>) -> ActOutcome {
     let kind = match args.word_or(1, "c") {
         "c" => libc::S_IFCHR,
         "b" => libc::S_IFBLK,
-        other => return Err(Failure::unready(format!("{other}: c or b"))),
+        other => return Err(ActFailure::unready(format!("{other}: c or b"))),
     };
     let (major, minor) = (args.number_or(2, 1)?, args.number_or(3, 3)?);
     let device = major << 8 | minor;
@@ -258,65 +258,65 @@ fn mknod(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn mkfifo(args: &Args<'_>) -> Outcome {
+fn mkfifo(args: &ActArgs<'_>) -> ActOutcome {
     call("mknodat", libc::SYS_mknodat, &[cwd(), text(&args.path(0)?), int(libc::S_IFIFO | 0o600), int(0)])?;
     nothing()
 }
 
-fn mode<'a>(args: &Args<'_>) -> Result<sys::Arg<'a>, Failure> {
+fn mode<'a>(args: &ActArgs<'_>) -> Result<sys::Arg<'a>, ActFailure> {
     let word = args.word(1)?;
-    i64::from_str_radix(word, 8).map(int).map_err(|_not_octal| Failure::unready(format!("{word} is no mode")))
+    i64::from_str_radix(word, 8).map(int).map_err(|_not_octal| ActFailure::unready(format!("{word} is no mode")))
 }
 
-fn chmod(args: &Args<'_>) -> Outcome {
+fn chmod(args: &ActArgs<'_>) -> ActOutcome {
     call("chmod", legacy::CHMOD, &[text(&args.path(0)?), mode(args)?])?;
     nothing()
 }
 
-fn fchmodat(args: &Args<'_>) -> Outcome {
+fn fchmodat(args: &ActArgs<'_>) -> ActOutcome {
     call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(&args.path(0)?), mode(args)?])?;
     nothing()
 }
 
-fn fchmodat2(args: &Args<'_>) -> Outcome {
+fn fchmodat2(args: &ActArgs<'_>) -> ActOutcome {
     call("fchmodat2", 452, &[cwd(), text(&args.path(0)?), mode(args)?, int(0)])?;
     nothing()
 }
 
-fn readable(args: &Args<'_>) -> Result<std::os::fd::OwnedFd, Failure> {
+fn readable(args: &ActArgs<'_>) -> Result<std::os::fd::OwnedFd, ActFailure> {
     sys::open("open", &args.path(0)?, libc::O_RDONLY)
 }
 
-fn fchmod(args: &Args<'_>) -> Outcome {
+fn fchmod(args: &ActArgs<'_>) -> ActOutcome {
     call("fchmod", libc::SYS_fchmod, &[fd(&readable(args)?), mode(args)?])?;
     nothing()
 }
 
-fn own_ids<'a>() -> Result<(sys::Arg<'a>, sys::Arg<'a>), Failure> {
+fn own_ids<'a>() -> Result<(sys::Arg<'a>, sys::Arg<'a>), ActFailure> {
     let uid = call("geteuid", libc::SYS_geteuid, &[])?;
     let gid = call("getegid", libc::SYS_getegid, &[])?;
     Ok((int(uid), int(gid)))
 }
 
-fn chown(args: &Args<'_>) -> Outcome {
+fn chown(args: &ActArgs<'_>) -> ActOutcome {
     let (uid, gid) = own_ids()?;
     call("chown", legacy::CHOWN, &[text(&args.path(0)?), uid, gid])?;
     nothing()
 }
 
-fn lchown(args: &Args<'_>) -> Outcome {
+fn lchown(args: &ActArgs<'_>) -> ActOutcome {
     let (uid, gid) = own_ids()?;
     call("lchown", legacy::LCHOWN, &[text(&args.path(0)?), uid, gid])?;
     nothing()
 }
 
-fn fchownat(args: &Args<'_>) -> Outcome {
+fn fchownat(args: &ActArgs<'_>) -> ActOutcome {
     let (uid, gid) = own_ids()?;
     call("fchownat", libc::SYS_fchownat, &[cwd(), text(&args.path(0)?), uid, gid, int(0)])?;
     nothing()
 }
 
-fn fchown(args: &Args<'_>) -> Outcome {
+fn fchown(args: &ActArgs<'_>) -> ActOutcome {
     let (uid, gid) = own_ids()?;
     call("fchown", libc::SYS_fchown, &[fd(&readable(args)?), uid, gid])?;
     nothing()
@@ -325,12 +325,12 @@ fn fchown(args: &Args<'_>) -> Outcome {
 /// Access and modification time 1000 s after the epoch.
 const LONG_AGO: [i64; 4] = [1000, 0, 1000, 0];
 
-fn utimens(args: &Args<'_>) -> Outcome {
+fn utimens(args: &ActArgs<'_>) -> ActOutcome {
     call("utimensat", libc::SYS_utimensat, &[cwd(), text(&args.path(0)?), from(&LONG_AGO), int(0)])?;
     nothing()
 }
 
-fn futimens(args: &Args<'_>) -> Outcome {
+fn futimens(args: &ActArgs<'_>) -> ActOutcome {
     call("futimens", libc::SYS_utimensat, &[fd(&readable(args)?), null(), from(&LONG_AGO), int(0)])?;
     nothing()
 }
@@ -338,25 +338,25 @@ fn futimens(args: &Args<'_>) -> Outcome {
 const XATTR: &CStr = c"user.callgate";
 const XATTR_VALUE: &[u8] = b"probe";
 
-fn setxattr(args: &Args<'_>) -> Outcome {
+fn setxattr(args: &ActArgs<'_>) -> ActOutcome {
     let path = args.path(0)?;
     call("setxattr", libc::SYS_setxattr, &[text(&path), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
-fn lsetxattr(args: &Args<'_>) -> Outcome {
+fn lsetxattr(args: &ActArgs<'_>) -> ActOutcome {
     let path = args.path(0)?;
     call("lsetxattr", libc::SYS_lsetxattr, &[text(&path), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
-fn fsetxattr(args: &Args<'_>) -> Outcome {
+fn fsetxattr(args: &ActArgs<'_>) -> ActOutcome {
     let file = readable(args)?;
     call("fsetxattr", libc::SYS_fsetxattr, &[fd(&file), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
-fn setxattrat(args: &Args<'_>) -> Outcome {
+fn setxattrat(args: &ActArgs<'_>) -> ActOutcome {
     // struct xattr_args: u64 value, u32 size, u32 flags.
     let value = std::ptr::from_ref(XATTR_VALUE).cast::<u8>().expose_provenance() as u64;
     let how = [value, XATTR_VALUE.len() as u64];
@@ -364,7 +364,7 @@ fn setxattrat(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn getxattr(args: &Args<'_>) -> Outcome {
+fn getxattr(args: &ActArgs<'_>) -> ActOutcome {
     let mut value = [0_u8; 64];
     let size = len(&value);
     let path = args.path(0)?;
@@ -372,29 +372,29 @@ fn getxattr(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn removexattr(args: &Args<'_>) -> Outcome {
+fn removexattr(args: &ActArgs<'_>) -> ActOutcome {
     call("removexattr", libc::SYS_removexattr, &[text(&args.path(0)?), text(XATTR)])?;
     nothing()
 }
 
-fn fremovexattr(args: &Args<'_>) -> Outcome {
+fn fremovexattr(args: &ActArgs<'_>) -> ActOutcome {
     call("fremovexattr", libc::SYS_fremovexattr, &[fd(&readable(args)?), text(XATTR)])?;
     nothing()
 }
 
-fn removexattrat(args: &Args<'_>) -> Outcome {
+fn removexattrat(args: &ActArgs<'_>) -> ActOutcome {
     call("removexattrat", 466, &[cwd(), text(&args.path(0)?), int(0), text(XATTR)])?;
     nothing()
 }
 
-fn file_setattr(args: &Args<'_>) -> Outcome {
+fn file_setattr(args: &ActArgs<'_>) -> ActOutcome {
     // struct file_attr: u64 fa_xflags (FS_XFLAG_NODUMP 0x80), u32 extsize, nextents, projid, cowextsize.
     let attributes = [0x80_u64, 0, 0];
     call("file_setattr", 469, &[cwd(), text(&args.path(0)?), from(&attributes), len(&attributes), int(0)])?;
     nothing()
 }
 
-fn fs_ioctl(args: &Args<'_>) -> Outcome {
+fn fs_ioctl(args: &ActArgs<'_>) -> ActOutcome {
     const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
     const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
     const FS_NODUMP_FL: i64 = 0x40;
@@ -406,42 +406,42 @@ fn fs_ioctl(args: &Args<'_>) -> Outcome {
     nothing()
 }
 
-fn fallocate(args: &Args<'_>) -> Outcome {
+fn fallocate(args: &ActArgs<'_>) -> ActOutcome {
     let file = sys::open("open", &args.path(0)?, libc::O_WRONLY)?;
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     call("fallocate", libc::SYS_fallocate, &[fd(&file), int(punch), int(0), int(8192)])?;
     nothing()
 }
 
-fn readdir(args: &Args<'_>) -> Outcome {
+fn readdir(args: &ActArgs<'_>) -> ActOutcome {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(args.word(0)?).map_err(|error| Failure::io("open", &error))? {
-        let entry = entry.map_err(|error| Failure::io("getdents64", &error))?;
+    for entry in std::fs::read_dir(args.word(0)?).map_err(|error| ActFailure::io("open", &error))? {
+        let entry = entry.map_err(|error| ActFailure::io("getdents64", &error))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     Ok(json!({ "names": names }))
 }
 
-fn stat(args: &Args<'_>) -> Outcome {
+fn stat(args: &ActArgs<'_>) -> ActOutcome {
     use std::os::unix::fs::MetadataExt;
-    let seen = std::fs::symlink_metadata(args.word(0)?).map_err(|error| Failure::io("stat", &error))?;
+    let seen = std::fs::symlink_metadata(args.word(0)?).map_err(|error| ActFailure::io("stat", &error))?;
     Ok(json!({ "mode": format!("{:o}", seen.mode()), "uid": seen.uid(), "size": seen.size() }))
 }
 
-fn inotify(args: &Args<'_>) -> Outcome {
+fn inotify(args: &ActArgs<'_>) -> ActOutcome {
     let queue = call_fd("inotify_init1", libc::SYS_inotify_init1, &[int(0)])?;
     let path = args.path(0)?;
     call("inotify_add_watch", libc::SYS_inotify_add_watch, &[fd(&queue), text(&path), int(libc::IN_ALL_EVENTS)])?;
     nothing()
 }
 
-fn flock(args: &Args<'_>) -> Outcome {
+fn flock(args: &ActArgs<'_>) -> ActOutcome {
     call("flock", libc::SYS_flock, &[fd(&readable(args)?), int(libc::LOCK_EX | libc::LOCK_NB)])?;
     nothing()
 }
 
-fn fifo_open(args: &Args<'_>) -> Outcome {
+fn fifo_open(args: &ActArgs<'_>) -> ActOutcome {
     let path = args.path(0)?;
     let reader = sys::open("open-read", &path, libc::O_RDONLY | libc::O_NONBLOCK)?;
     let writer = sys::open("open-write", &path, libc::O_WRONLY | libc::O_NONBLOCK)?;
@@ -452,23 +452,23 @@ fn fifo_open(args: &Args<'_>) -> Outcome {
     Ok(json!({ "bytes": got }))
 }
 
-fn metadata_race(args: &Args<'_>) -> Outcome {
+fn metadata_race(args: &ActArgs<'_>) -> ActOutcome {
     race((&args.path(0)?, &args.path(1)?), args.number(2)?, |name, _| {
         call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name), int(0o666)]).map(drop)
     })
 }
 
-fn truncate_race(args: &Args<'_>) -> Outcome {
+fn truncate_race(args: &ActArgs<'_>) -> ActOutcome {
     let directory = match args.word(0)? {
         "TMPDIR" => std::env::temp_dir(),
         path => path.into(),
     };
     // Names of one letter are never torn.
     let names = ["x", "y"].map(|name| directory.join(name));
-    std::fs::write(&names[0], "x").map_err(|e| Failure::io("write", &e))?;
+    std::fs::write(&names[0], "x").map_err(|e| ActFailure::io("write", &e))?;
     // There from the last time, perhaps.
     let _absent = std::fs::remove_file(&names[1]);
-    std::os::unix::fs::symlink(args.word(1)?, &names[1]).map_err(|e| Failure::io("symlink", &e))?;
+    std::os::unix::fs::symlink(args.word(1)?, &names[1]).map_err(|e| ActFailure::io("symlink", &e))?;
     let [good, bad] = names.map(|name| CString::new(name.as_os_str().as_bytes()).unwrap_or_default());
     let flags = [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR | libc::O_CREAT].map(|flags| flags | libc::O_TRUNC);
     race((&good, &bad), args.number(2)?, |name, round| {
@@ -484,8 +484,8 @@ fn truncate_race(args: &Args<'_>) -> Outcome {
 fn race(
     (good, bad): (&CString, &CString),
     rounds: i64,
-    act: impl Fn(&[AtomicU8], usize) -> Result<(), Failure>,
-) -> Outcome {
+    act: impl Fn(&[AtomicU8], usize) -> Result<(), ActFailure>,
+) -> ActOutcome {
     let size = good.as_bytes_with_nul().len().max(bad.as_bytes_with_nul().len());
     let name: Vec<AtomicU8> = (0..size).map(|_| AtomicU8::new(0)).collect();
     let put = |path: &CString| {

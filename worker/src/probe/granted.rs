@@ -11,11 +11,11 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
+use crate::probe::act::{ProbeAct, act};
 use crate::probe::network::address;
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("tcp-connect-soon", "B5", "ADDR PORT", "connect a TCP socket, and wait two seconds at most", tcp_connect_soon),
     act("http", "B5", "ADDR PORT", "ask for a page", http),
     act("by-proxy", "B10", "PROXY KIND HOST PORT", "ask by a proxy: socks, connect, request", by_proxy),
@@ -38,37 +38,37 @@ const ANSWER_MAX: u64 = 64 * 1024;
 /// A TLS record with an alert (RFC 8446).
 const ALERT: u8 = 21;
 
-fn failed(at: &str) -> impl Fn(std::io::Error) -> Failure + '_ {
+fn failed(at: &str) -> impl Fn(std::io::Error) -> ActFailure + '_ {
     move |error| {
         let kind = error.kind();
         if kind == ErrorKind::TimedOut || kind == ErrorKind::WouldBlock {
-            Failure::errno(at, libc::ETIMEDOUT)
+            ActFailure::errno(at, libc::ETIMEDOUT)
         } else if kind == ErrorKind::UnexpectedEof {
-            Failure::errno(at, libc::ECONNRESET)
+            ActFailure::errno(at, libc::ECONNRESET)
         } else {
-            Failure::io(at, &error)
+            ActFailure::io(at, &error)
         }
     }
 }
 
-fn tcp_connect_soon(args: &Args<'_>) -> Outcome {
+fn tcp_connect_soon(args: &ActArgs<'_>) -> ActOutcome {
     TcpStream::connect_timeout(&address(args)?, SOON).map_err(failed("connect"))?;
     Ok(json!({}))
 }
 
-fn connected(to: SocketAddr) -> Result<TcpStream, Failure> {
+fn connected(to: SocketAddr) -> Result<TcpStream, ActFailure> {
     let stream = TcpStream::connect(to).map_err(failed("connect"))?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed("setsockopt"))?;
     Ok(stream)
 }
 
-fn http(args: &Args<'_>) -> Outcome {
+fn http(args: &ActArgs<'_>) -> ActOutcome {
     let to = address(args)?;
     ask(&mut connected(to)?, &to.to_string())
 }
 
 /// One request, and all that is answered. What a proxy or egress answers in a server's place is a refusal.
-fn ask(stream: &mut TcpStream, host: &str) -> Outcome {
+fn ask(stream: &mut TcpStream, host: &str) -> ActOutcome {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(failed("request"))?;
     let mut answer = Vec::new();
@@ -76,8 +76,8 @@ fn ask(stream: &mut TcpStream, host: &str) -> Outcome {
     let answer = String::from_utf8_lossy(&answer).into_owned();
     match status(&answer) {
         Some(200) => Ok(json!({ "answer": answer })),
-        Some(code) => Err(Failure::errno("request", errno_of_http(code))),
-        None => Err(Failure::errno("request", libc::ECONNRESET)),
+        Some(code) => Err(ActFailure::errno("request", errno_of_http(code))),
+        None => Err(ActFailure::errno("request", libc::ECONNRESET)),
     }
 }
 
@@ -110,13 +110,13 @@ fn bytes(word: &str) -> Vec<u8> {
 }
 
 /// The proxy, the host and the port.
-fn proxy(args: &Args<'_>, host: usize) -> Result<(TcpStream, String, u16), Failure> {
-    let proxy: SocketAddr = args.word(0)?.parse().map_err(|_none| Failure::unready("no address of a proxy"))?;
-    let port = u16::try_from(args.number(host + 1)?).map_err(|_large| Failure::unready("no port"))?;
+fn proxy(args: &ActArgs<'_>, host: usize) -> Result<(TcpStream, String, u16), ActFailure> {
+    let proxy: SocketAddr = args.word(0)?.parse().map_err(|_none| ActFailure::unready("no address of a proxy"))?;
+    let port = u16::try_from(args.number(host + 1)?).map_err(|_large| ActFailure::unready("no port"))?;
     Ok((connected(proxy)?, args.word(host)?.to_owned(), port))
 }
 
-fn by_proxy(args: &Args<'_>) -> Outcome {
+fn by_proxy(args: &ActArgs<'_>) -> ActOutcome {
     let (mut stream, host, port) = proxy(args, 2)?;
     let authority = format!("{host}:{port}");
     match args.word(1)? {
@@ -129,16 +129,16 @@ fn by_proxy(args: &Args<'_>) -> Outcome {
             stream.take(ANSWER_MAX).read_to_string(&mut answer).map_err(failed("request"))?;
             return match status(&answer) {
                 Some(200) => Ok(json!({ "answer": answer })),
-                Some(code) => Err(Failure::errno("request", errno_of_http(code))),
-                None => Err(Failure::errno("request", libc::ECONNRESET)),
+                Some(code) => Err(ActFailure::errno("request", errno_of_http(code))),
+                None => Err(ActFailure::errno("request", libc::ECONNRESET)),
             };
         }
-        kind => return Err(Failure::unready(format!("{kind} is no kind of proxy"))),
+        kind => return Err(ActFailure::unready(format!("{kind} is no kind of proxy"))),
     }
     ask(&mut stream, &authority)
 }
 
-fn socks(stream: &mut TcpStream, host: &str, port: u16) -> Result<(), Failure> {
+fn socks(stream: &mut TcpStream, host: &str, port: u16) -> Result<(), ActFailure> {
     stream.write_all(&[5, 1, 0]).map_err(failed("SOCKS"))?;
     let mut method = [0; 2];
     stream.read_exact(&mut method).map_err(failed("SOCKS"))?;
@@ -147,7 +147,7 @@ fn socks(stream: &mut TcpStream, host: &str, port: u16) -> Result<(), Failure> {
         Ok(IpAddr::V6(ip)) => [&[4][..], &ip.octets()].concat(),
         Err(_) => {
             let name = bytes(host);
-            let length = u8::try_from(name.len()).map_err(|_long| Failure::unready("the name is too long"))?;
+            let length = u8::try_from(name.len()).map_err(|_long| ActFailure::unready("the name is too long"))?;
             [&[3, length][..], &name].concat()
         }
     };
@@ -155,10 +155,10 @@ fn socks(stream: &mut TcpStream, host: &str, port: u16) -> Result<(), Failure> {
     stream.write_all(&asked).map_err(failed("SOCKS"))?;
     let mut answer = [0; 10];
     stream.read_exact(&mut answer).map_err(failed("SOCKS"))?;
-    if answer[1] == 0 { Ok(()) } else { Err(Failure::errno("SOCKS", errno_of_socks(answer[1]))) }
+    if answer[1] == 0 { Ok(()) } else { Err(ActFailure::errno("SOCKS", errno_of_socks(answer[1]))) }
 }
 
-fn connect(stream: &mut TcpStream, authority: &str) -> Result<(), Failure> {
+fn connect(stream: &mut TcpStream, authority: &str) -> Result<(), ActFailure> {
     let asked = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
     stream.write_all(&bytes(&asked)).map_err(failed("CONNECT"))?;
     let mut head = Vec::new();
@@ -169,12 +169,12 @@ fn connect(stream: &mut TcpStream, authority: &str) -> Result<(), Failure> {
     }
     match status(&String::from_utf8_lossy(&head)) {
         Some(200) => Ok(()),
-        Some(code) => Err(Failure::errno("CONNECT", errno_of_http(code))),
-        None => Err(Failure::errno("CONNECT", libc::ECONNRESET)),
+        Some(code) => Err(ActFailure::errno("CONNECT", errno_of_http(code))),
+        None => Err(ActFailure::errno("CONNECT", libc::ECONNRESET)),
     }
 }
 
-fn by_proxy_as(args: &Args<'_>) -> Outcome {
+fn by_proxy_as(args: &ActArgs<'_>) -> ActOutcome {
     let (mut stream, host, port) = proxy(args, 1)?;
     let authority = format!("{host}:{port}");
     connect(&mut stream, &authority)?;
@@ -193,17 +193,17 @@ fn by_proxy_as(args: &Args<'_>) -> Outcome {
             let mut answer = Vec::new();
             stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(failed("hello"))?;
             match answer.first() {
-                None => Err(Failure::errno("hello", libc::ECONNRESET)),
-                Some(&ALERT) => Err(Failure::errno("hello", libc::EACCES)),
+                None => Err(ActFailure::errno("hello", libc::ECONNRESET)),
+                Some(&ALERT) => Err(ActFailure::errno("hello", libc::EACCES)),
                 Some(_) => Ok(json!({ "answer": String::from_utf8_lossy(&answer) })),
             }
         }
-        what => Err(Failure::unready(format!("{what} cannot be said"))),
+        what => Err(ActFailure::unready(format!("{what} cannot be said"))),
     }
 }
 
 /// Reads one answer of HTTP to its end, which its length tells.
-fn first_answer(stream: &mut TcpStream) -> Result<(), Failure> {
+fn first_answer(stream: &mut TcpStream) -> Result<(), ActFailure> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -212,13 +212,13 @@ fn first_answer(stream: &mut TcpStream) -> Result<(), Failure> {
     }
     let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-    let mut body = vec![0; length.ok_or_else(|| Failure::unready("an answer without its length"))?];
+    let mut body = vec![0; length.ok_or_else(|| ActFailure::unready("an answer without its length"))?];
     stream.read_exact(&mut body).map_err(failed("request"))
 }
 
 /// The hello of a TLS client that asks for this name.
-fn hello(name: &str) -> Result<Vec<u8>, Failure> {
-    let unready = |what: &dyn std::fmt::Display| Failure::unready(format!("no hello: {what}"));
+fn hello(name: &str) -> Result<Vec<u8>, ActFailure> {
+    let unready = |what: &dyn std::fmt::Display| ActFailure::unready(format!("no hello: {what}"));
     let name = ServerName::try_from(name.to_owned()).map_err(|error| unready(&error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -232,21 +232,21 @@ fn hello(name: &str) -> Result<Vec<u8>, Failure> {
     Ok(hello)
 }
 
-fn ask_name(args: &Args<'_>) -> Outcome {
-    let server: SocketAddr = args.word(0)?.parse().map_err(|_none| Failure::unready("no address of a server"))?;
-    let name = Name::from_ascii(args.word(1)?).map_err(|error| Failure::unready(format!("no name: {error}")))?;
+fn ask_name(args: &ActArgs<'_>) -> ActOutcome {
+    let server: SocketAddr = args.word(0)?.parse().map_err(|_none| ActFailure::unready("no address of a server"))?;
+    let name = Name::from_ascii(args.word(1)?).map_err(|error| ActFailure::unready(format!("no name: {error}")))?;
     let mut question = Message::new(7, MessageType::Query, OpCode::Query);
     question.metadata.recursion_desired = true;
     question.add_query(Query::query(name, RecordType::A));
-    let question = question.to_vec().map_err(|error| Failure::unready(format!("no question: {error}")))?;
-    let length = u16::try_from(question.len()).map_err(|_long| Failure::unready("the question is too long"))?;
+    let question = question.to_vec().map_err(|error| ActFailure::unready(format!("no question: {error}")))?;
+    let length = u16::try_from(question.len()).map_err(|_long| ActFailure::unready("the question is too long"))?;
     let mut stream = connected(server)?;
     stream.write_all(&[&length.to_be_bytes()[..], &question].concat()).map_err(failed("question"))?;
     let mut length = [0; 2];
     stream.read_exact(&mut length).map_err(failed("question"))?;
     let mut answer = vec![0; u16::from_be_bytes(length).into()];
     stream.read_exact(&mut answer).map_err(failed("question"))?;
-    let answer = Message::from_vec(&answer).map_err(|error| Failure::unready(format!("no answer: {error}")))?;
+    let answer = Message::from_vec(&answer).map_err(|error| ActFailure::unready(format!("no answer: {error}")))?;
     let is_address = |record: &&Record| matches!(record.data, RData::A(_));
     let addresses: Vec<String> =
         answer.answers.iter().filter(is_address).map(|record| record.data.to_string()).collect();
@@ -254,5 +254,5 @@ fn ask_name(args: &Args<'_>) -> Outcome {
     if code == ResponseCode::NoError && !addresses.is_empty() {
         return Ok(json!({ "addresses": addresses }));
     }
-    Err(Failure::errno("question", if code == ResponseCode::ServFail { libc::EAGAIN } else { libc::ENOENT }))
+    Err(ActFailure::errno("question", if code == ResponseCode::ServFail { libc::EAGAIN } else { libc::ENOENT }))
 }

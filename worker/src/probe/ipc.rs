@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::sys::probe::{self as sys, bits, call, call_fd, fd, from, int, into, len, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("shm-sysv-create", "D4", "KEY", "make a shared memory segment", shm_create),
     act("shm-sysv-get", "D4", "KEY", "find a segment by key", shm_get),
     act("shm-sysv-attach", "D4", "ID", "attach a segment and read its first byte", shm_attach),
@@ -31,7 +31,7 @@ pub(crate) const ACTS: &[Act] = &[
 
 const PRIVATE_MODE: i32 = 0o600;
 
-fn made(at: &str, number: i64, key: i64, middle: Option<i64>, flags: i32) -> Outcome {
+fn made(at: &str, number: i64, key: i64, middle: Option<i64>, flags: i32) -> ActOutcome {
     let id = match middle {
         Some(size) => call(at, number, &[int(key), int(size), int(flags)])?,
         None => call(at, number, &[int(key), int(flags)])?,
@@ -39,15 +39,15 @@ fn made(at: &str, number: i64, key: i64, middle: Option<i64>, flags: i32) -> Out
     Ok(json!({ "id": id }))
 }
 
-fn shm_create(args: &Args<'_>) -> Outcome {
+fn shm_create(args: &ActArgs<'_>) -> ActOutcome {
     made("shmget", libc::SYS_shmget, args.number(0)?, Some(4096), libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
-fn shm_get(args: &Args<'_>) -> Outcome {
+fn shm_get(args: &ActArgs<'_>) -> ActOutcome {
     made("shmget", libc::SYS_shmget, args.number(0)?, Some(0), 0)
 }
 
-fn shm_attach(args: &Args<'_>) -> Outcome {
+fn shm_attach(args: &ActArgs<'_>) -> ActOutcome {
     let address = call("shmat", libc::SYS_shmat, &[int(args.number(0)?), null(), int(0)])?;
     // Read through the kernel, not by a pointer of our own: a write of one byte from there to a memfd.
     let sink = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"sink"), int(0)])?;
@@ -55,77 +55,77 @@ fn shm_attach(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn removed(at: &str, number: i64, args: &[sys::Arg<'_>]) -> Outcome {
+fn removed(at: &str, number: i64, args: &[sys::Arg<'_>]) -> ActOutcome {
     call(at, number, args)?;
     Ok(json!({}))
 }
 
-fn shm_remove(args: &Args<'_>) -> Outcome {
+fn shm_remove(args: &ActArgs<'_>) -> ActOutcome {
     removed("shmctl", libc::SYS_shmctl, &[int(args.number(0)?), int(libc::IPC_RMID), null()])
 }
 
-fn sem_create(args: &Args<'_>) -> Outcome {
+fn sem_create(args: &ActArgs<'_>) -> ActOutcome {
     made("semget", libc::SYS_semget, args.number(0)?, Some(1), libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
-fn sem_get(args: &Args<'_>) -> Outcome {
+fn sem_get(args: &ActArgs<'_>) -> ActOutcome {
     made("semget", libc::SYS_semget, args.number(0)?, Some(0), 0)
 }
 
-fn sem_op(args: &Args<'_>) -> Outcome {
+fn sem_op(args: &ActArgs<'_>) -> ActOutcome {
     // struct sembuf {u16 number 0, i16 operation +1, i16 flags 0}
     let raise = [0_i16, 1, 0];
     removed("semop", libc::SYS_semop, &[int(args.number(0)?), from(&raise), int(1)])
 }
 
-fn sem_remove(args: &Args<'_>) -> Outcome {
+fn sem_remove(args: &ActArgs<'_>) -> ActOutcome {
     removed("semctl", libc::SYS_semctl, &[int(args.number(0)?), int(0), int(libc::IPC_RMID), null()])
 }
 
-fn msg_create(args: &Args<'_>) -> Outcome {
+fn msg_create(args: &ActArgs<'_>) -> ActOutcome {
     made("msgget", libc::SYS_msgget, args.number(0)?, None, libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
-fn msg_get(args: &Args<'_>) -> Outcome {
+fn msg_get(args: &ActArgs<'_>) -> ActOutcome {
     made("msgget", libc::SYS_msgget, args.number(0)?, None, 0)
 }
 
-fn msg_send(args: &Args<'_>) -> Outcome {
+fn msg_send(args: &ActArgs<'_>) -> ActOutcome {
     // struct msgbuf {i64 type 1; text of 8 bytes}
     let message = [1_i64, 0];
     removed("msgsnd", libc::SYS_msgsnd, &[int(args.number(0)?), from(&message), int(8), int(libc::IPC_NOWAIT)])
 }
 
-fn msg_remove(args: &Args<'_>) -> Outcome {
+fn msg_remove(args: &ActArgs<'_>) -> ActOutcome {
     removed("msgctl", libc::SYS_msgctl, &[int(args.number(0)?), int(libc::IPC_RMID), null()])
 }
 
-fn shared(args: &Args<'_>, prefix: &str, flags: i32) -> Result<std::os::fd::OwnedFd, Failure> {
+fn shared(args: &ActArgs<'_>, prefix: &str, flags: i32) -> Result<std::os::fd::OwnedFd, ActFailure> {
     let path = format!("/dev/shm/{prefix}{}", args.word(0)?.trim_start_matches('/'));
     sys::open("open", &sys::c(&path), libc::O_RDWR | libc::O_NOFOLLOW | flags)
 }
 
-fn use_shared(file: &std::os::fd::OwnedFd, size: i64) -> Outcome {
+fn use_shared(file: &std::os::fd::OwnedFd, size: i64) -> ActOutcome {
     call("ftruncate", libc::SYS_ftruncate, &[fd(file), int(size)])?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     call("mmap", libc::SYS_mmap, &[null(), int(size), int(protection), int(libc::MAP_SHARED), fd(file), int(0)])?;
     Ok(json!({}))
 }
 
-fn shm_posix(args: &Args<'_>) -> Outcome {
+fn shm_posix(args: &ActArgs<'_>) -> ActOutcome {
     use_shared(&shared(args, "", libc::O_CREAT | libc::O_EXCL)?, 4096)
 }
 
-fn shm_posix_open(args: &Args<'_>) -> Outcome {
+fn shm_posix_open(args: &ActArgs<'_>) -> ActOutcome {
     shared(args, "", 0)?;
     Ok(json!({}))
 }
 
-fn sem_posix(args: &Args<'_>) -> Outcome {
+fn sem_posix(args: &ActArgs<'_>) -> ActOutcome {
     use_shared(&shared(args, "sem.", libc::O_CREAT | libc::O_EXCL)?, 32)
 }
 
-fn queue(args: &Args<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), Failure> {
+fn queue(args: &ActArgs<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), ActFailure> {
     // The kernel wants the name without the slash that mq_open(3) demands.
     let name = sys::c(args.word(0)?.trim_start_matches('/'));
     let flags = int(libc::O_RDWR | flags);
@@ -133,7 +133,7 @@ fn queue(args: &Args<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd:
     Ok((name, queue))
 }
 
-fn mq_open(args: &Args<'_>) -> Outcome {
+fn mq_open(args: &ActArgs<'_>) -> ActOutcome {
     let (name, queue) = queue(args, libc::O_CREAT | libc::O_EXCL)?;
     let word = b"callgate-probe";
     call("mq_timedsend", libc::SYS_mq_timedsend, &[fd(&queue), from(word), len(word), int(0), null()])?;
@@ -148,22 +148,22 @@ fn mq_open(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn mq_create(args: &Args<'_>) -> Outcome {
+fn mq_create(args: &ActArgs<'_>) -> ActOutcome {
     queue(args, libc::O_CREAT | libc::O_EXCL)?;
     Ok(json!({}))
 }
 
-fn mq_unlink(args: &Args<'_>) -> Outcome {
+fn mq_unlink(args: &ActArgs<'_>) -> ActOutcome {
     let name = sys::c(args.word(0)?.trim_start_matches('/'));
     removed("mq_unlink", libc::SYS_mq_unlink, &[text(&name)])
 }
 
-fn mq_existing(args: &Args<'_>) -> Outcome {
+fn mq_existing(args: &ActArgs<'_>) -> ActOutcome {
     queue(args, 0)?;
     Ok(json!({}))
 }
 
-fn memfd_seal(_args: &Args<'_>) -> Outcome {
+fn memfd_seal(_args: &ActArgs<'_>) -> ActOutcome {
     let flags = bits(u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING));
     let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
     call("write", libc::SYS_write, &[fd(&file), from(b"sealed"), int(6)])?;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{self, Args, Failure, Outcome};
-use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{self, ActArgs, ActFailure, ActOutcome};
+use crate::sys::probe::{self as sys, ForkSide, bits, call, call_fd, fd, from, int, into, len, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("unshare-user", "D3", "", "unshare a user namespace", unshare_user),
     act("unshare-all", "D3", "", "unshare user, mount, network, IPC, UTS and PID namespaces", unshare_all),
     act("unshare", "D3", "FLAGS", "unshare these flags", unshare),
@@ -50,20 +50,20 @@ pub(crate) const ACTS: &[Act] = &[
     act("x32", "D5", "NR [ARG…]", "a call of the x32 table", x32),
 ];
 
-fn done() -> Outcome {
+fn done() -> ActOutcome {
     Ok(json!({}))
 }
 
-fn unshare_flags(at: &str, flags: i64) -> Outcome {
+fn unshare_flags(at: &str, flags: i64) -> ActOutcome {
     call(at, libc::SYS_unshare, &[int(flags)])?;
     done()
 }
 
-fn unshare_user(_args: &Args<'_>) -> Outcome {
+fn unshare_user(_args: &ActArgs<'_>) -> ActOutcome {
     unshare_flags("unshare", i64::from(libc::CLONE_NEWUSER))
 }
 
-fn unshare_all(_args: &Args<'_>) -> Outcome {
+fn unshare_all(_args: &ActArgs<'_>) -> ActOutcome {
     let all = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
         | libc::CLONE_NEWNET
@@ -73,32 +73,32 @@ fn unshare_all(_args: &Args<'_>) -> Outcome {
     unshare_flags("unshare", i64::from(all))
 }
 
-fn unshare(args: &Args<'_>) -> Outcome {
+fn unshare(args: &ActArgs<'_>) -> ActOutcome {
     unshare_flags("unshare", args.number(0)?)
 }
 
 /// Clones with `flags` a child that leaves at once.
-fn cloned(flags: i32) -> Outcome {
+fn cloned(flags: i32) -> ActOutcome {
     match sys::fork_with("clone", u64::from(flags.cast_unsigned()))? {
-        Side::Child => sys::exit(0),
-        Side::Parent(pid) => sys::wait(pid)?,
+        ForkSide::Child => sys::exit(0),
+        ForkSide::Parent(pid) => sys::wait(pid)?,
     };
     done()
 }
 
-fn clone_newuser(_args: &Args<'_>) -> Outcome {
+fn clone_newuser(_args: &ActArgs<'_>) -> ActOutcome {
     cloned(libc::CLONE_NEWUSER)
 }
 
-fn clone_fs(_args: &Args<'_>) -> Outcome {
+fn clone_fs(_args: &ActArgs<'_>) -> ActOutcome {
     cloned(libc::CLONE_FS)
 }
 
-fn clone_untraced(_args: &Args<'_>) -> Outcome {
+fn clone_untraced(_args: &ActArgs<'_>) -> ActOutcome {
     cloned(libc::CLONE_UNTRACED)
 }
 
-fn clone3_newuser(_args: &Args<'_>) -> Outcome {
+fn clone3_newuser(_args: &ActArgs<'_>) -> ActOutcome {
     // struct clone_args, version 0: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls.
     let mut how = [0_u64; 8];
     how[0] = u64::from(libc::CLONE_NEWUSER.cast_unsigned());
@@ -110,22 +110,22 @@ fn clone3_newuser(_args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn mount_tmpfs(args: &Args<'_>) -> Outcome {
+fn mount_tmpfs(args: &ActArgs<'_>) -> ActOutcome {
     call("mount", libc::SYS_mount, &[text(c"none"), text(&args.path(0)?), text(c"tmpfs"), int(0), null()])?;
     done()
 }
 
-fn mount_after_userns(args: &Args<'_>) -> Outcome {
+fn mount_after_userns(args: &ActArgs<'_>) -> ActOutcome {
     unshare_flags("unshare", i64::from(libc::CLONE_NEWUSER | libc::CLONE_NEWNS))?;
     mount_tmpfs(args)
 }
 
-fn fsopen(_args: &Args<'_>) -> Outcome {
+fn fsopen(_args: &ActArgs<'_>) -> ActOutcome {
     call_fd("fsopen", libc::SYS_fsopen, &[text(c"tmpfs"), int(1)])?;
     done()
 }
 
-fn open_tree(args: &Args<'_>) -> Outcome {
+fn open_tree(args: &ActArgs<'_>) -> ActOutcome {
     const OPEN_TREE_CLONE: i32 = 1;
     let path = args.path(0)?;
     let flags = int(OPEN_TREE_CLONE | libc::O_CLOEXEC);
@@ -133,23 +133,23 @@ fn open_tree(args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn pivot_root(args: &Args<'_>) -> Outcome {
+fn pivot_root(args: &ActArgs<'_>) -> ActOutcome {
     let path = args.path(0)?;
     call("pivot_root", libc::SYS_pivot_root, &[text(&path), text(&path)])?;
     done()
 }
 
-fn umount(args: &Args<'_>) -> Outcome {
+fn umount(args: &ActArgs<'_>) -> ActOutcome {
     call("umount2", libc::SYS_umount2, &[text(&args.path(0)?), int(libc::MNT_DETACH)])?;
     done()
 }
 
-fn chroot(args: &Args<'_>) -> Outcome {
+fn chroot(args: &ActArgs<'_>) -> ActOutcome {
     call("chroot", libc::SYS_chroot, &[text(&args.path(0)?)])?;
     done()
 }
 
-fn bpf(_args: &Args<'_>) -> Outcome {
+fn bpf(_args: &ActArgs<'_>) -> ActOutcome {
     // union bpf_attr of BPF_MAP_CREATE (0): u32 type ARRAY (2), key_size 4, value_size 4, max_entries 1.
     let mut how = [0_u32; 32];
     how[..4].copy_from_slice(&[2, 4, 4, 1]);
@@ -157,7 +157,7 @@ fn bpf(_args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn perf(_args: &Args<'_>) -> Outcome {
+fn perf(_args: &ActArgs<'_>) -> ActOutcome {
     // struct perf_event_attr, 64 bytes: u32 type PERF_TYPE_SOFTWARE (1), u32 size, u64 config TASK_CLOCK (1), …,
     // bit field at 40: exclude_kernel and exclude_hv, so that perf_event_paranoid 2 allows it to anyone.
     let mut how = [0_u64; 8];
@@ -168,20 +168,20 @@ fn perf(_args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn userfaultfd(_args: &Args<'_>) -> Outcome {
+fn userfaultfd(_args: &ActArgs<'_>) -> ActOutcome {
     const UFFD_USER_MODE_ONLY: i32 = 1;
     call_fd("userfaultfd", libc::SYS_userfaultfd, &[int(UFFD_USER_MODE_ONLY)])?;
     done()
 }
 
-fn keyctl(_args: &Args<'_>) -> Outcome {
+fn keyctl(_args: &ActArgs<'_>) -> ActOutcome {
     const KEYCTL_GET_KEYRING_ID: i32 = 0;
     const KEY_SPEC_PROCESS_KEYRING: i32 = -2;
     call("keyctl", libc::SYS_keyctl, &[int(KEYCTL_GET_KEYRING_ID), int(KEY_SPEC_PROCESS_KEYRING), int(1)])?;
     done()
 }
 
-fn add_key(_args: &Args<'_>) -> Outcome {
+fn add_key(_args: &ActArgs<'_>) -> ActOutcome {
     const KEY_SPEC_PROCESS_KEYRING: i32 = -2;
     let payload = b"probe";
     let ring = int(KEY_SPEC_PROCESS_KEYRING);
@@ -190,20 +190,20 @@ fn add_key(_args: &Args<'_>) -> Outcome {
 }
 
 /// There is no such key: `ENOKEY` shows that the kernel looked, so it counts as done.
-fn request_key(_args: &Args<'_>) -> Outcome {
+fn request_key(_args: &ActArgs<'_>) -> ActOutcome {
     match call("request_key", libc::SYS_request_key, &[text(c"user"), text(c"callgate:none"), null(), int(0)]) {
         Err(failure) if !failure.is_errno(libc::ENOKEY) => Err(failure),
         Ok(_) | Err(_) => done(),
     }
 }
 
-fn personality(args: &Args<'_>) -> Outcome {
+fn personality(args: &ActArgs<'_>) -> ActOutcome {
     let before = call("personality", libc::SYS_personality, &[int(args.number(0)?)])?;
     Ok(json!({ "before": before }))
 }
 
-fn memfd_exec(args: &Args<'_>) -> Outcome {
-    let program = std::fs::read(args.word_or(0, "/bin/true")).map_err(|error| Failure::io("read", &error))?;
+fn memfd_exec(args: &ActArgs<'_>) -> ActOutcome {
+    let program = std::fs::read(args.word_or(0, "/bin/true")).map_err(|error| ActFailure::io("read", &error))?;
     let flags = bits(u64::from(libc::MFD_CLOEXEC));
     let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
     let mut left = program.as_slice();
@@ -220,25 +220,25 @@ fn memfd_exec(args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn ldt(_args: &Args<'_>) -> Outcome {
+fn ldt(_args: &ActArgs<'_>) -> ActOutcome {
     // struct user_desc {entry 0, base 0, limit 0xfffff, bits: contents code (2 << 1), limit in pages (1 << 4)}
     let description = [0_u32, 0, 0xf_ffff, 2 << 1 | 1 << 4];
     call("modify_ldt", sys::legacy::MODIFY_LDT, &[int(1), from(&description), len(&description)])?;
     done()
 }
 
-fn sethostname(args: &Args<'_>) -> Outcome {
+fn sethostname(args: &ActArgs<'_>) -> ActOutcome {
     let name = args.word(0)?.as_bytes();
     call("sethostname", libc::SYS_sethostname, &[from(name), len(name)])?;
     done()
 }
 
-fn setuid(args: &Args<'_>) -> Outcome {
+fn setuid(args: &ActArgs<'_>) -> ActOutcome {
     call("setuid", libc::SYS_setuid, &[int(args.number(0)?)])?;
     done()
 }
 
-fn syslog(_args: &Args<'_>) -> Outcome {
+fn syslog(_args: &ActArgs<'_>) -> ActOutcome {
     const SYSLOG_ACTION_READ_ALL: i32 = 3;
     let mut log = [0_u8; 256];
     let size = len(&log);
@@ -246,14 +246,14 @@ fn syslog(_args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn dumpable(args: &Args<'_>) -> Outcome {
+fn dumpable(args: &ActArgs<'_>) -> ActOutcome {
     call("prctl", libc::SYS_prctl, &[int(libc::PR_SET_DUMPABLE), int(args.number(0)?), int(0), int(0), int(0)])?;
     let value = call("prctl", libc::SYS_prctl, &[int(libc::PR_GET_DUMPABLE), int(0), int(0), int(0), int(0)])?;
     Ok(json!({ "value": value }))
 }
 
 /// Asked of the calls, not of /proc, which may be closed.
-fn capabilities(_args: &Args<'_>) -> Outcome {
+fn capabilities(_args: &ActArgs<'_>) -> ActOutcome {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     // Two structs of {effective, permitted, inheritable}, low and high half.
@@ -288,13 +288,13 @@ fn capabilities(_args: &Args<'_>) -> Outcome {
     }))
 }
 
-fn landlock_abi(_args: &Args<'_>) -> Outcome {
+fn landlock_abi(_args: &ActArgs<'_>) -> ActOutcome {
     const VERSION: i32 = 1;
     let abi = call("landlock_create_ruleset", 444, &[null(), int(0), int(VERSION)])?;
     Ok(json!({ "abi": abi }))
 }
 
-fn landlock_layer(args: &Args<'_>) -> Outcome {
+fn landlock_layer(args: &ActArgs<'_>) -> ActOutcome {
     // struct landlock_ruleset_attr: u64 handled_access_fs, handled_access_net, scoped; a shorter one is an older one.
     let attributes = [args.number_or(0, 1)?, args.number_or(1, 0)?, args.number_or(2, 0)?];
     let size = 8 * args.rest(0).len().clamp(1, 3);
@@ -306,7 +306,7 @@ fn landlock_layer(args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn seccomp_listener(_args: &Args<'_>) -> Outcome {
+fn seccomp_listener(_args: &ActArgs<'_>) -> ActOutcome {
     const SET_MODE_FILTER: i32 = 1;
     const NEW_LISTENER: i32 = 1 << 3;
     const ALLOW: u64 = 0x7fff_0000;
@@ -319,20 +319,20 @@ fn seccomp_listener(_args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn number(word: &str) -> Result<i64, Failure> {
+fn number(word: &str) -> Result<i64, ActFailure> {
     outcome::number(word)
         .or_else(|| word.parse::<syscalls::Sysno>().ok().map(|known| i64::from(known.id())))
-        .ok_or_else(|| Failure::unready(format!("{word} is no system call")))
+        .ok_or_else(|| ActFailure::unready(format!("{word} is no system call")))
 }
 
-fn numbers(words: &[String]) -> Result<Vec<i64>, Failure> {
+fn numbers(words: &[String]) -> Result<Vec<i64>, ActFailure> {
     words
         .iter()
-        .map(|word| outcome::number(word).ok_or_else(|| Failure::unready(format!("{word} is no number"))))
+        .map(|word| outcome::number(word).ok_or_else(|| ActFailure::unready(format!("{word} is no number"))))
         .collect()
 }
 
-fn any_call(args: &Args<'_>) -> Outcome {
+fn any_call(args: &ActArgs<'_>) -> ActOutcome {
     let number = number(args.word(0)?)?;
     let given = numbers(args.rest(1))?;
     let given: Vec<_> = given.into_iter().map(int).collect();
@@ -340,18 +340,18 @@ fn any_call(args: &Args<'_>) -> Outcome {
 }
 
 /// A call that a filter lets through answers EFAULT, EBADF or EINVAL; the filter's own answer is told from those.
-fn bad_pointers(args: &Args<'_>) -> Outcome {
+fn bad_pointers(args: &ActArgs<'_>) -> ActOutcome {
     let number = number(args.word(0)?)?;
     value(sys::in_child("syscall", || sys::raw(number, &[int(-1); 6])))
 }
 
-fn value(answer: Result<i64, Failure>) -> Outcome {
+fn value(answer: Result<i64, ActFailure>) -> ActOutcome {
     let facts: Value = json!({ "value": answer? });
     Ok(facts)
 }
 
 #[cfg(target_arch = "x86_64")]
-fn int80(args: &Args<'_>) -> Outcome {
+fn int80(args: &ActArgs<'_>) -> ActOutcome {
     let narrow = |wide: i64| i32::try_from(wide).unwrap_or(-1);
     let number = narrow(args.number(0)?);
     let mut three = [0_i32; 3];
@@ -362,7 +362,7 @@ fn int80(args: &Args<'_>) -> Outcome {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn x32(args: &Args<'_>) -> Outcome {
+fn x32(args: &ActArgs<'_>) -> ActOutcome {
     const X32_BIT: i64 = 0x4000_0000;
     let number = number(args.word(0)?)? | X32_BIT;
     let given = numbers(args.rest(1))?;
@@ -371,11 +371,11 @@ fn x32(args: &Args<'_>) -> Outcome {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn int80(_args: &Args<'_>) -> Outcome {
-    Err(Failure::unready("there is no int 0x80 on this architecture"))
+fn int80(_args: &ActArgs<'_>) -> ActOutcome {
+    Err(ActFailure::unready("there is no int 0x80 on this architecture"))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn x32(_args: &Args<'_>) -> Outcome {
-    Err(Failure::unready("there is no x32 on this architecture"))
+fn x32(_args: &ActArgs<'_>) -> ActOutcome {
+    Err(ActFailure::unready("there is no x32 on this architecture"))
 }

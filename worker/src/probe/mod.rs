@@ -29,10 +29,10 @@ mod unix;
 
 use crate::sys::probe as sys;
 
-use self::act::Act;
-use self::outcome::Args;
+use self::act::ProbeAct;
+use self::outcome::ActArgs;
 
-const FAMILIES: &[(&str, &[Act])] = &[
+const FAMILIES: &[(&str, &[ProbeAct])] = &[
     ("files", files::ACTS),
     ("descriptors", descriptors::ACTS),
     ("network", network::ACTS),
@@ -91,7 +91,7 @@ pub fn perform<S: AsRef<str>>(words: &[S]) -> Result<serde_json::Value, String> 
     let (name, rest) = words.split_first().ok_or("no act is named")?;
     let mut acts = FAMILIES.iter().flat_map(|(_, acts)| acts.iter());
     let act = acts.find(|act| act.name == name).ok_or_else(|| format!("no act is called {name}"))?;
-    outcome::line(name, (act.run)(&Args(rest))).map_err(|why| format!("{name} was not tried: {why}"))
+    outcome::line(name, (act.run)(&ActArgs(rest))).map_err(|why| format!("{name} was not tried: {why}"))
 }
 
 fn list() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::sys::probe::{call, call_fd, fd, from, int, into, len, null};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("tcp-connect", "B5", "ADDR PORT", "connect a TCP socket of ADDR's family", tcp_connect),
     act("tcp6-connect", "B5", "ADDR PORT", "the same by an IPv6 socket; an IPv4 ADDR is mapped", tcp6_connect),
     act("v4mapped-connect", "B10", "ADDR PORT", "connect an IPv6 socket to ::ffff:ADDR", tcp6_connect),
@@ -64,10 +64,10 @@ pub(crate) fn sockaddr(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn address(args: &Args<'_>) -> Result<SocketAddr, Failure> {
+pub(crate) fn address(args: &ActArgs<'_>) -> Result<SocketAddr, ActFailure> {
     let (ip, port) = (args.word(0)?, args.number(1)?);
-    let ip: IpAddr = ip.parse().map_err(|_not_ip| Failure::unready(format!("{ip} is no address")))?;
-    let port = u16::try_from(port).map_err(|_too_large| Failure::unready(format!("{port} is no port")))?;
+    let ip: IpAddr = ip.parse().map_err(|_not_ip| ActFailure::unready(format!("{ip} is no address")))?;
+    let port = u16::try_from(port).map_err(|_too_large| ActFailure::unready(format!("{port} is no port")))?;
     Ok(SocketAddr::new(ip, port))
 }
 
@@ -75,21 +75,21 @@ pub(crate) fn family(address: SocketAddr) -> i32 {
     if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
-pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Failure> {
+pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd, ActFailure> {
     call_fd("socket", libc::SYS_socket, &[int(family), int(kind | libc::SOCK_CLOEXEC), int(protocol)])
 }
 
-fn connect_to(socket: &OwnedFd, address: &[u8]) -> Outcome {
+fn connect_to(socket: &OwnedFd, address: &[u8]) -> ActOutcome {
     call("connect", libc::SYS_connect, &[fd(socket), from(address), len(address)])?;
     Ok(json!({}))
 }
 
-fn tcp_connect(args: &Args<'_>) -> Outcome {
+fn tcp_connect(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     connect_to(&socket(family(address), libc::SOCK_STREAM, 0)?, &sockaddr(address))
 }
 
-fn tcp6_connect(args: &Args<'_>) -> Outcome {
+fn tcp6_connect(args: &ActArgs<'_>) -> ActOutcome {
     let given = address(args)?;
     let ip = match given.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -98,12 +98,12 @@ fn tcp6_connect(args: &Args<'_>) -> Outcome {
     connect_to(&socket(libc::AF_INET6, libc::SOCK_STREAM, 0)?, &sockaddr(SocketAddr::new(ip.into(), given.port())))
 }
 
-fn mptcp_connect(args: &Args<'_>) -> Outcome {
+fn mptcp_connect(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     connect_to(&socket(family(address), libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?, &sockaddr(address))
 }
 
-fn sctp(args: &Args<'_>) -> Outcome {
+fn sctp(args: &ActArgs<'_>) -> ActOutcome {
     let socket = socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP)?;
     if args.rest(0).is_empty() {
         return Ok(json!({}));
@@ -111,7 +111,7 @@ fn sctp(args: &Args<'_>) -> Outcome {
     connect_to(&socket, &sockaddr(address(args)?))
 }
 
-fn smc(_args: &Args<'_>) -> Outcome {
+fn smc(_args: &ActArgs<'_>) -> ActOutcome {
     const AF_SMC: i32 = 43;
     socket(AF_SMC, libc::SOCK_STREAM, 0).map(|_| json!({}))
 }
@@ -119,18 +119,18 @@ fn smc(_args: &Args<'_>) -> Outcome {
 /// Word that the datagram acts and the fast-open acts send; a listener of the test knows it again.
 const WORD: &[u8] = b"callgate-probe";
 
-fn send_to(at: &str, socket: &OwnedFd, flags: i32, address: &[u8]) -> Outcome {
+fn send_to(at: &str, socket: &OwnedFd, flags: i32, address: &[u8]) -> ActOutcome {
     let sent =
         call(at, libc::SYS_sendto, &[fd(socket), from(WORD), len(WORD), int(flags), from(address), len(address)])?;
     Ok(json!({ "sent": sent }))
 }
 
-fn udp_sendto(args: &Args<'_>) -> Outcome {
+fn udp_sendto(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     send_to("sendto", &socket(family(address), libc::SOCK_DGRAM, 0)?, 0, &sockaddr(address))
 }
 
-fn udp_connect(args: &Args<'_>) -> Outcome {
+fn udp_connect(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_DGRAM, 0)?;
     connect_to(&socket, &sockaddr(address))?;
@@ -138,19 +138,19 @@ fn udp_connect(args: &Args<'_>) -> Outcome {
     Ok(json!({ "sent": sent }))
 }
 
-fn ping_socket(_args: &Args<'_>) -> Outcome {
+fn ping_socket(_args: &ActArgs<'_>) -> ActOutcome {
     socket(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP).map(|_| json!({}))
 }
 
-fn raw(_args: &Args<'_>) -> Outcome {
+fn raw(_args: &ActArgs<'_>) -> ActOutcome {
     socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP).map(|_| json!({}))
 }
 
-fn packet(_args: &Args<'_>) -> Outcome {
+fn packet(_args: &ActArgs<'_>) -> ActOutcome {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map(|_| json!({}))
 }
 
-fn netlink(_args: &Args<'_>) -> Outcome {
+fn netlink(_args: &ActArgs<'_>) -> ActOutcome {
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     // nlmsghdr {len 32, RTM_GETLINK 18, NLM_F_REQUEST|NLM_F_DUMP 0x301, seq 1, pid 0} and an empty ifinfomsg.
     let mut request = [0_u8; 32];
@@ -198,7 +198,7 @@ fn names_of_links(mut messages: &[u8], links: &mut Vec<String>) -> bool {
     true
 }
 
-fn vsock(_args: &Args<'_>) -> Outcome {
+fn vsock(_args: &ActArgs<'_>) -> ActOutcome {
     let socket = socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)?;
     // struct sockaddr_vm: u16 family, u16 zero, u32 port, u32 cid (2 is the host), 4 bytes of zero.
     let mut host = [0_u8; 16];
@@ -210,27 +210,27 @@ fn vsock(_args: &Args<'_>) -> Outcome {
     Ok(json!({ "connected": connected }))
 }
 
-fn alg(_args: &Args<'_>) -> Outcome {
+fn alg(_args: &ActArgs<'_>) -> ActOutcome {
     socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0).map(|_| json!({}))
 }
 
-fn key(_args: &Args<'_>) -> Outcome {
+fn key(_args: &ActArgs<'_>) -> ActOutcome {
     const PF_KEY_V2: i32 = 2;
     socket(libc::AF_KEY, libc::SOCK_RAW, PF_KEY_V2).map(|_| json!({}))
 }
 
-fn socket_any(args: &Args<'_>) -> Outcome {
+fn socket_any(args: &ActArgs<'_>) -> ActOutcome {
     let (family, kind, protocol) = (args.number(0)?, args.number(1)?, args.number_or(2, 0)?);
     call_fd("socket", libc::SYS_socket, &[int(family), int(kind), int(protocol)]).map(|_| json!({}))
 }
 
-fn fastopen_sendto(args: &Args<'_>) -> Outcome {
+fn fastopen_sendto(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     send_to("sendto", &socket(family(address), libc::SOCK_STREAM, 0)?, libc::MSG_FASTOPEN, &sockaddr(address))
 }
 
 /// `struct iovec` and `struct msghdr`, as words: name, its length, iov, how many, control, its length, flags.
-pub(crate) struct Message {
+pub(crate) struct MessageHeader {
     pub(crate) words: [u64; 8],
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn word_of_mut<T: ?Sized>(memory: &mut T) -> u64 {
     std::ptr::from_mut(memory).cast::<u8>().expose_provenance() as u64
 }
 
-impl Message {
+impl MessageHeader {
     /// The parts must outlive the call that is made with this.
     pub(crate) fn new(name: &[u8], vector: &[u64; 2], control: &[u8]) -> Self {
         let at = |part: &[u8]| if part.is_empty() { 0 } else { word_of(part) };
@@ -256,35 +256,35 @@ pub(crate) fn send_message(
     data: &[u8],
     control: &[u8],
     flags: i32,
-) -> Result<i64, Failure> {
+) -> Result<i64, ActFailure> {
     let vector = [word_of(data), data.len() as u64];
-    let message = Message::new(name, &vector, control);
+    let message = MessageHeader::new(name, &vector, control);
     call("sendmsg", libc::SYS_sendmsg, &[fd(socket), from(&message.words[..7]), int(flags)])
 }
 
-pub(crate) fn send_messages(socket: &OwnedFd, name: &[u8], data: &[u8], flags: i32) -> Result<i64, Failure> {
+pub(crate) fn send_messages(socket: &OwnedFd, name: &[u8], data: &[u8], flags: i32) -> Result<i64, ActFailure> {
     let vector = [word_of(data), data.len() as u64];
-    let message = Message::new(name, &vector, &[]);
+    let message = MessageHeader::new(name, &vector, &[]);
     // One struct mmsghdr: the msghdr and, in the eighth word, the count that the kernel fills in.
     let mut messages = message.words;
     call("sendmmsg", libc::SYS_sendmmsg, &[fd(socket), into(&mut messages), int(1), int(flags)])
 }
 
-fn fastopen_sendmsg(args: &Args<'_>) -> Outcome {
+fn fastopen_sendmsg(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_STREAM, 0)?;
     let sent = send_message(&socket, &sockaddr(address), WORD, &[], libc::MSG_FASTOPEN)?;
     Ok(json!({ "sent": sent }))
 }
 
-fn fastopen_sendmmsg(args: &Args<'_>) -> Outcome {
+fn fastopen_sendmmsg(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_STREAM, 0)?;
     let sent = send_messages(&socket, &sockaddr(address), WORD, libc::MSG_FASTOPEN)?;
     Ok(json!({ "sent": sent }))
 }
 
-fn fastopen_connect(args: &Args<'_>) -> Outcome {
+fn fastopen_connect(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_STREAM, 0)?;
     let on = 1_i32;
@@ -298,15 +298,15 @@ fn fastopen_connect(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn tcp_listen(args: &Args<'_>) -> Outcome {
-    let ip: IpAddr = args.word_or(0, "0.0.0.0").parse().map_err(|_not_ip| Failure::unready("no address"))?;
+fn tcp_listen(args: &ActArgs<'_>) -> ActOutcome {
+    let ip: IpAddr = args.word_or(0, "0.0.0.0").parse().map_err(|_not_ip| ActFailure::unready("no address"))?;
     let at = SocketAddr::new(ip, 0);
     let socket = socket(family(at), libc::SOCK_STREAM, 0)?;
     let name = sockaddr(at);
     call("bind", libc::SYS_bind, &[fd(&socket), from(name.as_slice()), len(&name)])?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
     let listener = TcpListener::from(socket);
-    let bound = listener.local_addr().map_err(|error| Failure::io("getsockname", &error))?;
+    let bound = listener.local_addr().map_err(|error| ActFailure::io("getsockname", &error))?;
     let seconds = args.number_or(1, 0)?;
     if seconds > 0 {
         // The test needs the address while somebody still listens there.
@@ -316,14 +316,14 @@ fn tcp_listen(args: &Args<'_>) -> Outcome {
     Ok(json!({ "address": bound.to_string() }))
 }
 
-fn listen_without_bind(_args: &Args<'_>) -> Outcome {
+fn listen_without_bind(_args: &ActArgs<'_>) -> ActOutcome {
     let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
-    let bound = TcpListener::from(socket).local_addr().map_err(|error| Failure::io("getsockname", &error))?;
+    let bound = TcpListener::from(socket).local_addr().map_err(|error| ActFailure::io("getsockname", &error))?;
     Ok(json!({ "address": bound.to_string() }))
 }
 
-fn bind(args: &Args<'_>) -> Outcome {
+fn bind(args: &ActArgs<'_>) -> ActOutcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_STREAM, 0)?;
     let name = sockaddr(address);
@@ -331,13 +331,13 @@ fn bind(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn io_uring_setup(_args: &Args<'_>) -> Outcome {
+fn io_uring_setup(_args: &ActArgs<'_>) -> ActOutcome {
     let mut parameters = [0_u64; 15];
     call_fd("io_uring_setup", libc::SYS_io_uring_setup, &[int(4), into(&mut parameters)]).map(|_| json!({}))
 }
 
 /// A server thread and a client of one process: what every test suite of every tool does, and must keep working.
-fn loopback_self(args: &Args<'_>) -> Outcome {
+fn loopback_self(args: &ActArgs<'_>) -> ActOutcome {
     let forms: Vec<&str> = match args.rest(0) {
         [] => vec!["127.0.0.1", "::1", "0.0.0.0", "dual", "localhost"],
         given => given.iter().map(String::as_str).collect(),
@@ -349,12 +349,12 @@ fn loopback_self(args: &Args<'_>) -> Outcome {
     Ok(json!({ "forms": seen }))
 }
 
-fn echo(form: &str) -> Outcome {
-    let failed = |at: &'static str| move |error: std::io::Error| Failure::io(&format!("{form}: {at}"), &error);
+fn echo(form: &str) -> ActOutcome {
+    let failed = |at: &'static str| move |error: std::io::Error| ActFailure::io(&format!("{form}: {at}"), &error);
     let bind_to = match form {
         "dual" => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         "localhost" => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        ip => SocketAddr::new(ip.parse().map_err(|_not_ip| Failure::unready(format!("{form}: no form")))?, 0),
+        ip => SocketAddr::new(ip.parse().map_err(|_not_ip| ActFailure::unready(format!("{form}: no form")))?, 0),
     };
     let listener = TcpListener::bind(bind_to).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
@@ -377,10 +377,10 @@ fn echo(form: &str) -> Outcome {
     stream.read_exact(&mut answer).map_err(failed("read"))?;
     let peer = stream.peer_addr().map_err(failed("getpeername"))?.to_string();
     let local = stream.local_addr().map_err(failed("getsockname"))?.to_string();
-    let seen = server.join().map_err(|_panic| Failure::unready("the server thread panicked"))?;
+    let seen = server.join().map_err(|_panic| ActFailure::unready("the server thread panicked"))?;
     let seen = seen.map_err(failed("accept"))?;
     if answer != *WORD {
-        return Err(Failure::unready(format!("{form}: the echo differs")));
+        return Err(ActFailure::unready(format!("{form}: the echo differs")));
     }
     let facts: Value = json!({ "client_peer": peer, "client_local": local, "server_peer": seen });
     Ok(facts)

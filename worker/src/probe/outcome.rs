@@ -4,10 +4,10 @@ use crate::probe::errno;
 use serde_json::{Map, Value, json};
 
 /// Facts that an act saw, as members of its JSON line.
-pub(crate) type Outcome = Result<Value, Failure>;
+pub(crate) type ActOutcome = Result<Value, ActFailure>;
 
 /// Reason why an act did not succeed.
-pub(crate) enum Failure {
+pub(crate) enum ActFailure {
     /// The kernel said no, to this call.
     Errno { at: String, number: i32 },
     /// The kernel killed the process that tried.
@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Unready(String),
 }
 
-impl Failure {
+impl ActFailure {
     pub(crate) fn errno(at: &str, number: i32) -> Self {
         Self::Errno { at: at.to_owned(), number }
     }
@@ -50,7 +50,7 @@ impl Failure {
 }
 
 /// The line for the act `name`, or why there is none.
-pub(crate) fn line(name: &str, outcome: Outcome) -> Result<Value, String> {
+pub(crate) fn line(name: &str, outcome: ActOutcome) -> Result<Value, String> {
     let mut line = Map::new();
     line.insert("act".to_owned(), json!(name));
     match outcome {
@@ -60,56 +60,56 @@ pub(crate) fn line(name: &str, outcome: Outcome) -> Result<Value, String> {
                 line.extend(facts);
             }
         }
-        Err(Failure::Errno { at, number }) => {
+        Err(ActFailure::Errno { at, number }) => {
             line.insert("ok".to_owned(), json!(false));
             line.insert("errno".to_owned(), json!(number));
             line.insert("name".to_owned(), json!(errno::name(number)));
             line.insert("at".to_owned(), json!(at));
         }
-        Err(Failure::Signal { at, number }) => {
+        Err(ActFailure::Signal { at, number }) => {
             line.insert("ok".to_owned(), json!(false));
             line.insert("signal".to_owned(), json!(number));
             line.insert("at".to_owned(), json!(at));
         }
-        Err(Failure::Unready(why)) => return Err(why),
+        Err(ActFailure::Unready(why)) => return Err(why),
     }
     Ok(Value::Object(line))
 }
 
 /// The words after the act's name.
-pub(crate) struct Args<'a>(pub(crate) &'a [String]);
+pub(crate) struct ActArgs<'a>(pub(crate) &'a [String]);
 
-impl Args<'_> {
-    pub(crate) fn word(&self, index: usize) -> Result<&str, Failure> {
+impl ActArgs<'_> {
+    pub(crate) fn word(&self, index: usize) -> Result<&str, ActFailure> {
         self.0
             .get(index)
             .map(String::as_str)
-            .ok_or_else(|| Failure::unready(format!("argument {} is missing", index + 1)))
+            .ok_or_else(|| ActFailure::unready(format!("argument {} is missing", index + 1)))
     }
 
     pub(crate) fn word_or<'a>(&'a self, index: usize, default: &'a str) -> &'a str {
         self.0.get(index).map_or(default, String::as_str)
     }
 
-    pub(crate) fn path(&self, index: usize) -> Result<std::ffi::CString, Failure> {
+    pub(crate) fn path(&self, index: usize) -> Result<std::ffi::CString, ActFailure> {
         self.word(index).map(crate::sys::probe::c)
     }
 
     /// A number: decimal, 0x hexadecimal or 0 octal.
-    pub(crate) fn number(&self, index: usize) -> Result<i64, Failure> {
+    pub(crate) fn number(&self, index: usize) -> Result<i64, ActFailure> {
         let word = self.word(index)?;
-        number(word).ok_or_else(|| Failure::unready(format!("{word} is no number")))
+        number(word).ok_or_else(|| ActFailure::unready(format!("{word} is no number")))
     }
 
-    pub(crate) fn number_or(&self, index: usize, default: i64) -> Result<i64, Failure> {
+    pub(crate) fn number_or(&self, index: usize, default: i64) -> Result<i64, ActFailure> {
         if self.0.len() <= index {
             return Ok(default);
         }
         self.number(index)
     }
 
-    pub(crate) fn pid(&self, index: usize) -> Result<i32, Failure> {
-        i32::try_from(self.number(index)?).map_err(|_too_large| Failure::unready("no process number".to_owned()))
+    pub(crate) fn pid(&self, index: usize) -> Result<i32, ActFailure> {
+        i32::try_from(self.number(index)?).map_err(|_too_large| ActFailure::unready("no process number".to_owned()))
     }
 
     pub(crate) fn rest(&self, from: usize) -> &[String] {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::probe::errno;
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::probe::{files, network};
-use crate::sys::probe::{self as sys, Side, call, call_fd, fd, int, into, null};
+use crate::sys::probe::{self as sys, ForkSide, call, call_fd, fd, int, into, null};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("kill", "D2", "PID SIGNAL", "kill(2); signal 0 asks only", kill),
     act("tkill", "D2", "TID SIGNAL", "tkill(2)", tkill),
     act("tgkill", "D2", "PID SIGNAL", "tgkill(2) of the main thread", tgkill),
@@ -37,31 +37,31 @@ pub(crate) const ACTS: &[Act] = &[
     act("wait", "D2", "SECONDS", "sleep", wait),
 ];
 
-fn done() -> Outcome {
+fn done() -> ActOutcome {
     Ok(json!({}))
 }
 
-fn signal<'a>(args: &Args<'_>) -> Result<sys::Arg<'a>, Failure> {
+fn signal<'a>(args: &ActArgs<'_>) -> Result<sys::Arg<'a>, ActFailure> {
     args.number_or(1, 0).map(int)
 }
 
-fn kill(args: &Args<'_>) -> Outcome {
+fn kill(args: &ActArgs<'_>) -> ActOutcome {
     call("kill", libc::SYS_kill, &[int(args.pid(0)?), signal(args)?])?;
     done()
 }
 
-fn tkill(args: &Args<'_>) -> Outcome {
+fn tkill(args: &ActArgs<'_>) -> ActOutcome {
     call("tkill", libc::SYS_tkill, &[int(args.pid(0)?), signal(args)?])?;
     done()
 }
 
-fn tgkill(args: &Args<'_>) -> Outcome {
+fn tgkill(args: &ActArgs<'_>) -> ActOutcome {
     let pid = args.pid(0)?;
     call("tgkill", libc::SYS_tgkill, &[int(pid), int(pid), signal(args)?])?;
     done()
 }
 
-fn sigqueue(args: &Args<'_>) -> Outcome {
+fn sigqueue(args: &ActArgs<'_>) -> ActOutcome {
     // siginfo_t of 128 bytes; si_code SI_QUEUE (-1) in the third word.
     let mut info = [0_i32; 32];
     info[2] = -1;
@@ -69,31 +69,31 @@ fn sigqueue(args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn pidfd(args: &Args<'_>) -> Result<std::os::fd::OwnedFd, Failure> {
+fn pidfd(args: &ActArgs<'_>) -> Result<std::os::fd::OwnedFd, ActFailure> {
     call_fd("pidfd_open", libc::SYS_pidfd_open, &[int(args.pid(0)?), int(0)])
 }
 
-fn pidfd_open(args: &Args<'_>) -> Outcome {
+fn pidfd_open(args: &ActArgs<'_>) -> ActOutcome {
     pidfd(args)?;
     done()
 }
 
-fn pidfd_signal(args: &Args<'_>) -> Outcome {
+fn pidfd_signal(args: &ActArgs<'_>) -> ActOutcome {
     call("pidfd_send_signal", libc::SYS_pidfd_send_signal, &[fd(&pidfd(args)?), signal(args)?, null(), int(0)])?;
     done()
 }
 
-fn pidfd_getfd(args: &Args<'_>) -> Outcome {
+fn pidfd_getfd(args: &ActArgs<'_>) -> ActOutcome {
     let process = pidfd(args)?;
     call_fd("pidfd_getfd", libc::SYS_pidfd_getfd, &[fd(&process), int(args.number_or(1, 0)?), int(0)])?;
     done()
 }
 
-fn ptrace(at: &str, request: u32, pid: i32) -> Result<i64, Failure> {
+fn ptrace(at: &str, request: u32, pid: i32) -> Result<i64, ActFailure> {
     call(at, libc::SYS_ptrace, &[int(request), int(pid), null(), null()])
 }
 
-fn ptrace_attach(args: &Args<'_>) -> Outcome {
+fn ptrace_attach(args: &ActArgs<'_>) -> ActOutcome {
     let pid = args.pid(0)?;
     ptrace("ptrace", libc::PTRACE_ATTACH, pid)?;
     // The target stops; it goes on when the tracer detaches, or dies.
@@ -102,7 +102,7 @@ fn ptrace_attach(args: &Args<'_>) -> Outcome {
     done()
 }
 
-fn ptrace_seize(args: &Args<'_>) -> Outcome {
+fn ptrace_seize(args: &ActArgs<'_>) -> ActOutcome {
     ptrace("ptrace", libc::PTRACE_SEIZE, args.pid(0)?)?;
     done()
 }
@@ -113,7 +113,7 @@ fn mapped(pid: i32) -> u64 {
     maps.split('-').next().and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or(0x40_0000)
 }
 
-fn process_vm_readv(args: &Args<'_>) -> Outcome {
+fn process_vm_readv(args: &ActArgs<'_>) -> ActOutcome {
     let pid = args.pid(0)?;
     let mut bytes = [0_u8; 4];
     let local = [network::word_of_mut(&mut bytes), 4];
@@ -123,16 +123,16 @@ fn process_vm_readv(args: &Args<'_>) -> Outcome {
     Ok(json!({ "magic": bytes }))
 }
 
-fn proc_pid(args: &Args<'_>) -> Outcome {
+fn proc_pid(args: &ActArgs<'_>) -> ActOutcome {
     let (pid, what) = (args.word(0)?, args.word(1)?);
     let path = format!("/proc/{pid}/{what}");
     match what {
         "root" | "cwd" | "exe" => {
-            let target = std::fs::read_link(&path).map_err(|error| Failure::io("readlink", &error))?;
+            let target = std::fs::read_link(&path).map_err(|error| ActFailure::io("readlink", &error))?;
             Ok(json!({ "target": target }))
         }
         "fd" => {
-            let listing = std::fs::read_dir(&path).map_err(|error| Failure::io("open", &error))?;
+            let listing = std::fs::read_dir(&path).map_err(|error| ActFailure::io("open", &error))?;
             Ok(json!({ "count": listing.count() }))
         }
         "mem" => {
@@ -146,7 +146,7 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
     }
 }
 
-fn prlimit(args: &Args<'_>) -> Outcome {
+fn prlimit(args: &ActArgs<'_>) -> ActOutcome {
     let resource = args.number_or(1, i64::from(libc::RLIMIT_MSGQUEUE))?;
     let limit = [args.number_or(2, 4096)?; 2];
     call("prlimit64", libc::SYS_prlimit64, &[int(args.pid(0)?), int(resource), sys::from(&limit), null()])?;
@@ -156,38 +156,38 @@ fn prlimit(args: &Args<'_>) -> Outcome {
 /// The lowest priority: anybody may go there, also where the tests themselves run at a low one.
 const LEAST: i32 = 19;
 
-fn setpriority(args: &Args<'_>) -> Outcome {
+fn setpriority(args: &ActArgs<'_>) -> ActOutcome {
     call("setpriority", libc::SYS_setpriority, &[int(libc::PRIO_PROCESS), int(args.pid(0)?), int(LEAST)])?;
     done()
 }
 
-fn sched_affinity(args: &Args<'_>) -> Outcome {
+fn sched_affinity(args: &ActArgs<'_>) -> ActOutcome {
     let first = [1_u64; 1];
     call("sched_setaffinity", libc::SYS_sched_setaffinity, &[int(args.pid(0)?), int(8), sys::from(&first)])?;
     done()
 }
 
 /// A way into another process, by its name.
-type Way = (&'static str, fn(&Args<'_>) -> Outcome);
+type ProcessWay = (&'static str, fn(&ActArgs<'_>) -> ActOutcome);
 
 /// Ways into another process that leave it as it was, if they are refused, and alive, if they are not.
-const SIEGE: &[Way] = &[
+const SIEGE: &[ProcessWay] = &[
     ("kill", kill),
     ("tgkill", tgkill),
     ("ptrace-attach", ptrace_attach),
     ("ptrace-seize", ptrace_seize),
     ("process-vm-readv", process_vm_readv),
-    ("prlimit", |args| prlimit(&Args(&[args.word(0)?.to_owned()]))),
+    ("prlimit", |args| prlimit(&ActArgs(&[args.word(0)?.to_owned()]))),
     ("sched-affinity", sched_affinity),
     ("pidfd-signal", pidfd_signal),
-    ("mem", |args| proc_pid(&Args(&[args.word(0)?.to_owned(), "mem".to_owned()]))),
+    ("mem", |args| proc_pid(&ActArgs(&[args.word(0)?.to_owned(), "mem".to_owned()]))),
 ];
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
 
 /// Goes on while other calls are set up. For every process that was there, the answers to each way in; and a line in
 /// DIR/rounds when a round is over.
-fn besiege(args: &Args<'_>) -> Outcome {
+fn besiege(args: &ActArgs<'_>) -> ActOutcome {
     let directory = std::path::Path::new(args.word(0)?);
     let named: Vec<i64> = (2..args.0.len()).map(|index| args.number(index)).collect::<Result<_, _>>()?;
     let newest_few = args.number(1)?;
@@ -196,8 +196,8 @@ fn besiege(args: &Args<'_>) -> Outcome {
     let mut answers: BTreeMap<i64, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
     loop {
         let newest = match sys::fork_with("fork", 0)? {
-            Side::Child => sys::exit(0),
-            Side::Parent(child) => sys::wait(child).map(|_| i64::from(child))?,
+            ForkSide::Child => sys::exit(0),
+            ForkSide::Parent(child) => sys::wait(child).map(|_| i64::from(child))?,
         };
         // And those that come while this goes on.
         let new = (newest - newest_few).max(1)..newest + newest_few / 4;
@@ -207,13 +207,13 @@ fn besiege(args: &Args<'_>) -> Outcome {
         for pid in named.iter().copied().chain(told).chain(new).filter(|&pid| pid != me) {
             // 18 is SIGCONT: it does nothing to a process that runs.
             let words = [pid.to_string(), "18".to_owned()];
-            if matches!(kill(&Args(&words)), Err(failure) if failure.is_errno(libc::ESRCH)) {
+            if matches!(kill(&ActArgs(&words)), Err(failure) if failure.is_errno(libc::ESRCH)) {
                 continue;
             }
             for (way, act) in SIEGE {
-                let answer = match act(&Args(&words)) {
+                let answer = match act(&ActArgs(&words)) {
                     Ok(_) => "ok".to_owned(),
-                    Err(Failure::Errno { number, .. }) => errno::name(number).to_owned(),
+                    Err(ActFailure::Errno { number, .. }) => errno::name(number).to_owned(),
                     Err(other) => return Err(other),
                 };
                 answers.entry(pid).or_default().entry(way).or_default().insert(answer);
@@ -226,22 +226,22 @@ fn besiege(args: &Args<'_>) -> Outcome {
     }
 }
 
-fn setns(args: &Args<'_>) -> Outcome {
+fn setns(args: &ActArgs<'_>) -> ActOutcome {
     let process = pidfd(args)?;
     call("setns", libc::SYS_setns, &[fd(&process), int(libc::CLONE_NEWNET)])?;
     done()
 }
 
-fn kcmp(args: &Args<'_>) -> Outcome {
+fn kcmp(args: &ActArgs<'_>) -> ActOutcome {
     const KCMP_FILES: i32 = 2;
     let me = i64::from(std::process::id());
     call("kcmp", libc::SYS_kcmp, &[int(me), int(args.pid(0)?), int(KCMP_FILES), int(0), int(0)])?;
     done()
 }
 
-fn ps(_args: &Args<'_>) -> Outcome {
+fn ps(_args: &ActArgs<'_>) -> ActOutcome {
     let mut seen = serde_json::Map::new();
-    let listing = std::fs::read_dir("/proc").map_err(|error| Failure::io("open", &error))?;
+    let listing = std::fs::read_dir("/proc").map_err(|error| ActFailure::io("open", &error))?;
     for entry in listing.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -254,7 +254,7 @@ fn ps(_args: &Args<'_>) -> Outcome {
     Ok(json!({ "processes": seen }))
 }
 
-fn own_pid(_args: &Args<'_>) -> Outcome {
+fn own_pid(_args: &ActArgs<'_>) -> ActOutcome {
     let parent = call("getppid", libc::SYS_getppid, &[])?;
     let group = call("getpgid", libc::SYS_getpgid, &[int(0)])?;
     let session = call("getsid", libc::SYS_getsid, &[int(0)])?;
@@ -276,36 +276,36 @@ fn leave_pid(file: &str) -> bool {
 }
 
 /// The classic escape from a killer that counts children or groups: fork, setsid, fork, close everything, sleep.
-fn daemon(args: &Args<'_>) -> Outcome {
+fn daemon(args: &ActArgs<'_>) -> ActOutcome {
     let (file, seconds) = (args.word(0)?.to_owned(), args.number(1)?);
-    let Side::Parent(child) = sys::fork_with("fork", 0)? else {
+    let ForkSide::Parent(child) = sys::fork_with("fork", 0)? else {
         let session = call("setsid", libc::SYS_setsid, &[]);
         match sys::fork_with("fork", 0) {
-            Ok(Side::Child) => {
+            Ok(ForkSide::Child) => {
                 let closed = call("close_range", libc::SYS_close_range, &[int(0), int(u32::MAX), int(0)]);
                 let told = leave_pid(&file);
                 sleep(seconds);
                 sys::exit(i32::from(!told || closed.is_err()));
             }
-            Ok(Side::Parent(_)) => sys::exit(i32::from(session.is_err())),
+            Ok(ForkSide::Parent(_)) => sys::exit(i32::from(session.is_err())),
             Err(_) => sys::exit(2),
         }
     };
     match sys::wait(child)? {
-        sys::End::Exit(0) => done(),
-        sys::End::Exit(status) => Err(Failure::unready(format!("the daemon's parent exited with {status}"))),
-        sys::End::Signal(number) => Err(Failure::signal("fork", number)),
+        sys::ChildEnd::Exit(0) => done(),
+        sys::ChildEnd::Exit(status) => Err(ActFailure::unready(format!("the daemon's parent exited with {status}"))),
+        sys::ChildEnd::Signal(number) => Err(ActFailure::signal("fork", number)),
     }
 }
 
-fn fork_children(args: &Args<'_>) -> Outcome {
+fn fork_children(args: &ActArgs<'_>) -> ActOutcome {
     let (count, seconds) = (args.number(0)?, args.number(1)?);
     let file = args.0.get(2).cloned();
     let mut children = Vec::new();
     for _ in 0..count {
         match sys::fork_with("fork", 0)? {
-            Side::Parent(child) => children.push(child),
-            Side::Child => {
+            ForkSide::Parent(child) => children.push(child),
+            ForkSide::Child => {
                 let told = file.as_deref().is_none_or(leave_pid);
                 sleep(seconds);
                 sys::exit(i32::from(!told));
@@ -315,7 +315,7 @@ fn fork_children(args: &Args<'_>) -> Outcome {
     Ok(json!({ "children": children }))
 }
 
-fn sigterm_ignorer(args: &Args<'_>) -> Outcome {
+fn sigterm_ignorer(args: &ActArgs<'_>) -> ActOutcome {
     let seconds = args.number(0)?;
     let ignored = (1..=31).filter(|&signal| sys::ignore(signal)).count();
     if let Some(file) = args.0.get(1) {
@@ -325,7 +325,7 @@ fn sigterm_ignorer(args: &Args<'_>) -> Outcome {
     Ok(json!({ "ignored": ignored }))
 }
 
-fn wait(args: &Args<'_>) -> Outcome {
+fn wait(args: &ActArgs<'_>) -> ActOutcome {
     sleep(args.number(0)?);
     done()
 }

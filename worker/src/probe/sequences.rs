@@ -8,12 +8,12 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
+use crate::probe::act::{ProbeAct, act};
 use crate::probe::dice::Dice;
-use crate::probe::outcome::{Args, Outcome};
+use crate::probe::outcome::{ActArgs, ActOutcome};
 use crate::sys::probe::{self as sys, bits, call, int, text};
 
-pub(crate) const ACTS: &[Act] = &[act(
+pub(crate) const ACTS: &[ProbeAct] = &[act(
     "sequences",
     "A4",
     "DIR FIRST COUNT STEPS NAME…",
@@ -21,7 +21,7 @@ pub(crate) const ACTS: &[Act] = &[act(
     sequences,
 )];
 
-fn sequences(args: &Args<'_>) -> Outcome {
+fn sequences(args: &ActArgs<'_>) -> ActOutcome {
     let (top, first, count, steps) = (args.word(0)?, args.number(1)?, args.number(2)?, args.number(3)?);
     let names = args.rest(4);
     let mut digests = Vec::new();

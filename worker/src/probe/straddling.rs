@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::probe::errno;
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::network::{self, Message, sockaddr, word_of};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::network::{self, MessageHeader, sockaddr, word_of};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::probe::unix;
 use crate::sys::probe::{call, call_fd, fd, from, int, len, null, text};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("straddling-connect", "B18", "ADDR PORT [cut]", "connect; the address spans two pages", connect),
     act("straddling-sendmsg", "B18", "ADDR PORT [cut]", "sendmsg MSG_FASTOPEN; the header spans two pages", sendmsg),
     act("straddling-own", "B18", "[cut]", "sendmsg to one's own pair; the header spans two pages", own_pair),
@@ -48,7 +48,7 @@ fn size(bytes: usize) -> i64 {
 
 impl Pages {
     /// `first` bytes of it are before the border.
-    fn with(bytes: &[u8], first: usize) -> Result<Self, Failure> {
+    fn with(bytes: &[u8], first: usize) -> Result<Self, ActFailure> {
         let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"pages"), int(0)])?;
         call("ftruncate", libc::SYS_ftruncate, &[fd(&file), int(size(2 * PAGE))])?;
         let offset = size(PAGE - first);
@@ -59,11 +59,11 @@ impl Pages {
         Ok(Self { file, start, at: start + offset })
     }
 
-    fn cut(&self) -> Result<(), Failure> {
+    fn cut(&self) -> Result<(), ActFailure> {
         call("munmap", libc::SYS_munmap, &[int(self.start + size(PAGE)), int(size(PAGE))]).map(drop)
     }
 
-    fn mend(&self) -> Result<(), Failure> {
+    fn mend(&self) -> Result<(), ActFailure> {
         let (protection, fixed) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
         let second = [int(self.start + size(PAGE)), int(size(PAGE)), int(protection), int(fixed)];
         let [address, length, protection, flags] = second;
@@ -71,11 +71,11 @@ impl Pages {
         call("mmap", libc::SYS_mmap, &[address, length, protection, flags, fd(&self.file), offset]).map(drop)
     }
 
-    fn cut_if_asked(&self, word: &str) -> Result<(), Failure> {
+    fn cut_if_asked(&self, word: &str) -> Result<(), ActFailure> {
         match word {
             "cut" => self.cut(),
             "" => Ok(()),
-            other => Err(Failure::unready(format!("{other}: cut, or nothing"))),
+            other => Err(ActFailure::unready(format!("{other}: cut, or nothing"))),
         }
     }
 }
@@ -84,23 +84,23 @@ fn words(message: &[u64]) -> Vec<u8> {
     message.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn tcp(address: std::net::SocketAddr) -> Result<OwnedFd, Failure> {
+fn tcp(address: std::net::SocketAddr) -> Result<OwnedFd, ActFailure> {
     network::socket(network::family(address), libc::SOCK_STREAM, 0)
 }
 
 /// Family and port are before the border, the rest of the address behind it.
-fn address_pages(address: std::net::SocketAddr) -> Result<(Pages, i64), Failure> {
+fn address_pages(address: std::net::SocketAddr) -> Result<(Pages, i64), ActFailure> {
     let bytes = sockaddr(address);
     Ok((Pages::with(&bytes, 4)?, size(bytes.len())))
 }
 
-fn connect_once(address: std::net::SocketAddr, pages: &Pages, length: i64) -> Result<OwnedFd, Failure> {
+fn connect_once(address: std::net::SocketAddr, pages: &Pages, length: i64) -> Result<OwnedFd, ActFailure> {
     let socket = tcp(address)?;
     call("connect", libc::SYS_connect, &[fd(&socket), int(pages.at), int(length)])?;
     Ok(socket)
 }
 
-fn connect(args: &Args<'_>) -> Outcome {
+fn connect(args: &ActArgs<'_>) -> ActOutcome {
     let address = network::address(args)?;
     let (pages, length) = address_pages(address)?;
     pages.cut_if_asked(args.word_or(2, ""))?;
@@ -111,15 +111,15 @@ fn connect(args: &Args<'_>) -> Outcome {
 const WORD: &[u8] = b"callgate-probe";
 
 /// Name and its length are before the border, what is sent and all else behind it. The parts must outlive the pages' use.
-fn header_pages(name: &[u8], vector: &[u64; 2]) -> Result<Pages, Failure> {
-    Pages::with(&words(&Message::new(name, vector, &[]).words), 16)
+fn header_pages(name: &[u8], vector: &[u64; 2]) -> Result<Pages, ActFailure> {
+    Pages::with(&words(&MessageHeader::new(name, vector, &[]).words), 16)
 }
 
-fn send_once(socket: &impl AsRawFd, pages: &Pages, flags: i32) -> Result<i64, Failure> {
+fn send_once(socket: &impl AsRawFd, pages: &Pages, flags: i32) -> Result<i64, ActFailure> {
     call("sendmsg", libc::SYS_sendmsg, &[fd(socket), int(pages.at), int(flags)])
 }
 
-fn sendmsg(args: &Args<'_>) -> Outcome {
+fn sendmsg(args: &ActArgs<'_>) -> ActOutcome {
     let address = network::address(args)?;
     let (name, vector) = (sockaddr(address), [word_of(WORD), WORD.len() as u64]);
     let pages = header_pages(&name, &vector)?;
@@ -128,7 +128,7 @@ fn sendmsg(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn own_pair(args: &Args<'_>) -> Outcome {
+fn own_pair(args: &ActArgs<'_>) -> ActOutcome {
     let (one, _other) = unix::pair(libc::SOCK_STREAM)?;
     let vector = [word_of(WORD), WORD.len() as u64];
     let pages = header_pages(&[], &vector)?;
@@ -138,9 +138,9 @@ fn own_pair(args: &Args<'_>) -> Outcome {
 }
 
 /// Results of each try: `ok`, or an errno's name, and how often.
-fn race(args: &Args<'_>) -> Outcome {
-    let (kind, rest) = (args.word(0)?, Args(args.rest(1)));
-    let failed = |error: std::io::Error| Failure::io("bind", &error);
+fn race(args: &ActArgs<'_>) -> ActOutcome {
+    let (kind, rest) = (args.word(0)?, ActArgs(args.rest(1)));
+    let failed = |error: std::io::Error| ActFailure::io("bind", &error);
     // Not accepted: a connection counts once the kernel has queued it.
     let own = if rest.word(1)? == "own" { Some(TcpListener::bind((rest.word(0)?, 0)).map_err(failed)?) } else { None };
     let address = match &own {
@@ -151,12 +151,12 @@ fn race(args: &Args<'_>) -> Outcome {
     let (pages, length) = match kind {
         "connect" => address_pages(address)?,
         "sendmsg" => (header_pages(&name, &vector)?, 0),
-        other => return Err(Failure::unready(format!("{other}: connect or sendmsg"))),
+        other => return Err(ActFailure::unready(format!("{other}: connect or sendmsg"))),
     };
     let over = AtomicBool::new(false);
     let mut answers: BTreeMap<&str, u64> = BTreeMap::new();
     let toggled = std::thread::scope(|threads| {
-        let toggling = threads.spawn(|| -> Result<(), Failure> {
+        let toggling = threads.spawn(|| -> Result<(), ActFailure> {
             while !over.load(Ordering::Relaxed) {
                 pages.cut()?;
                 std::thread::yield_now();
@@ -177,30 +177,30 @@ fn race(args: &Args<'_>) -> Outcome {
             *answers.entry(answer).or_default() += 1;
         }
         over.store(true, Ordering::Relaxed);
-        toggling.join().map_err(|_panic| Failure::unready("the thread panicked"))?
+        toggling.join().map_err(|_panic| ActFailure::unready("the thread panicked"))?
     });
     toggled?;
     Ok(json!({ "answers": answers }))
 }
 
 /// Two messages in one call, whose headers are on either side of the border.
-fn send_two(socket: &OwnedFd, first: &[u8], second: &[u8]) -> Outcome {
+fn send_two(socket: &OwnedFd, first: &[u8], second: &[u8]) -> ActOutcome {
     let vector = [word_of(WORD), WORD.len() as u64];
-    let both = [Message::new(first, &vector, &[]).words, Message::new(second, &vector, &[]).words].concat();
+    let both = [MessageHeader::new(first, &vector, &[]).words, MessageHeader::new(second, &vector, &[]).words].concat();
     let pages = Pages::with(&words(&both), 64)?;
     let sent = call("sendmmsg", libc::SYS_sendmmsg, &[fd(socket), int(pages.at), int(2), int(0)])?;
     Ok(json!({ "sent": sent }))
 }
 
-fn second_udp(args: &Args<'_>) -> Outcome {
+fn second_udp(args: &ActArgs<'_>) -> ActOutcome {
     let address = network::address(args)?;
     let socket = network::socket(network::family(address), libc::SOCK_DGRAM, 0)?;
-    let own = std::net::UdpSocket::bind((address.ip(), 0)).map_err(|error| Failure::io("bind", &error))?;
-    let own = own.local_addr().map_err(|error| Failure::io("getsockname", &error))?;
+    let own = std::net::UdpSocket::bind((address.ip(), 0)).map_err(|error| ActFailure::io("bind", &error))?;
+    let own = own.local_addr().map_err(|error| ActFailure::io("getsockname", &error))?;
     send_two(&socket, &sockaddr(own), &sockaddr(address))
 }
 
-fn second_unix(args: &Args<'_>) -> Outcome {
+fn second_unix(args: &ActArgs<'_>) -> ActOutcome {
     let (one, _other) = unix::pair(libc::SOCK_DGRAM)?;
     send_two(&one, &[], &unix::name(args.word(0)?, false)?)
 }

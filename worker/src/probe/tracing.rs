@@ -3,51 +3,52 @@
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
-use crate::probe::outcome::{Args, Failure, Outcome};
-use crate::sys::probe::{self as sys, End, Side, bits, call, from, int, into, null};
+use crate::probe::act::{ProbeAct, act};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use crate::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, from, int, into, null};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("trace-child", "D1", "[OPTIONS]", "seize a child with these options, read and write its memory", trace_child),
     act("trace-call", "D5", "", "have a child make another system call than it asks for: add_key(2)", trace_call),
     act("trace-exits", "D12", "", "PTRACE_O_TRACEEXIT by this process, again, and by another", trace_exits),
     act("trace-me", "D1", "", "PTRACE_TRACEME", trace_me),
 ];
 
-fn ptrace(at: &str, request: u32, pid: i32, address: sys::Arg<'_>, data: sys::Arg<'_>) -> Result<i64, Failure> {
+fn ptrace(at: &str, request: u32, pid: i32, address: sys::Arg<'_>, data: sys::Arg<'_>) -> Result<i64, ActFailure> {
     call(at, libc::SYS_ptrace, &[int(request), int(pid), address, data])
 }
 
 /// A child that sleeps until it is killed.
-fn sleeper() -> Result<i32, Failure> {
+fn sleeper() -> Result<i32, ActFailure> {
     match sys::fork_with("fork", 0)? {
-        Side::Parent(pid) => Ok(pid),
-        Side::Child => loop {
-            let _interrupted: Result<i64, Failure> = call("ppoll", libc::SYS_ppoll, &[null(), int(0), null(), null()]);
+        ForkSide::Parent(pid) => Ok(pid),
+        ForkSide::Child => loop {
+            let _interrupted: Result<i64, ActFailure> =
+                call("ppoll", libc::SYS_ppoll, &[null(), int(0), null(), null()]);
         },
     }
 }
 
-fn seize(pid: i32, options: i64) -> Result<i64, Failure> {
+fn seize(pid: i32, options: i64) -> Result<i64, ActFailure> {
     ptrace("seize", libc::PTRACE_SEIZE, pid, null(), int(options))
 }
 
 /// It may stop once more while it ends: who traces it has ended by then, or does so next.
-fn end(pid: i32) -> Result<i64, Failure> {
+fn end(pid: i32) -> Result<i64, ActFailure> {
     call("kill", libc::SYS_kill, &[int(pid), int(libc::SIGKILL)])
 }
 
-fn stopped(pid: i32) -> Result<i32, Failure> {
+fn stopped(pid: i32) -> Result<i32, ActFailure> {
     let mut status = 0_i32;
     call("wait4", libc::SYS_wait4, &[int(pid), into(&mut status), int(libc::__WALL), null()])?;
     if libc::WIFSTOPPED(status) {
         Ok(status)
     } else {
-        Err(Failure::unready(format!("a stop was due, not {status:#x}")))
+        Err(ActFailure::unready(format!("a stop was due, not {status:#x}")))
     }
 }
 
-fn trace_child(args: &Args<'_>) -> Outcome {
+fn trace_child(args: &ActArgs<'_>) -> ActOutcome {
     const MINE: u64 = 0x6d69_6e65;
     let options = args.number_or(0, 0)?;
     let memory = Box::leak(Box::new([MINE]));
@@ -84,11 +85,11 @@ const NUMBER: (usize, i64, usize) = (15, 1, 27);
 #[cfg(target_arch = "aarch64")]
 const NUMBER: (usize, i64, usize) = (0, 0x404, 1);
 
-fn trace_call(_args: &Args<'_>) -> Outcome {
+fn trace_call(_args: &ActArgs<'_>) -> ActOutcome {
     let (at, set, words) = NUMBER;
     let child = match sys::fork_with("fork", 0)? {
-        Side::Parent(pid) => pid,
-        Side::Child => {
+        ForkSide::Parent(pid) => pid,
+        ForkSide::Child => {
             let asked = ptrace("traceme", libc::PTRACE_TRACEME, 0, null(), null());
             if asked.is_err() {
                 sys::exit(125);
@@ -120,14 +121,14 @@ fn trace_call(_args: &Args<'_>) -> Outcome {
     let ended = sys::wait(child)?;
     let asked = replaced?;
     match ended {
-        End::Exit(0) => Ok(json!({ "asked": asked })),
-        End::Exit(errno) => Err(Failure::errno("add_key", errno)),
-        End::Signal(number) => Err(Failure::signal("add_key", number)),
+        ChildEnd::Exit(0) => Ok(json!({ "asked": asked })),
+        ChildEnd::Exit(errno) => Err(ActFailure::errno("add_key", errno)),
+        ChildEnd::Signal(number) => Err(ActFailure::signal("add_key", number)),
     }
 }
 
 /// Each traces children of its own that trace nobody.
-fn trace_exits(_args: &Args<'_>) -> Outcome {
+fn trace_exits(_args: &ActArgs<'_>) -> ActOutcome {
     let once = |options: i32| {
         let child = sleeper()?;
         let seized = seize(child, options.into());
@@ -141,7 +142,7 @@ fn trace_exits(_args: &Args<'_>) -> Outcome {
     Ok(json!({ "first": first, "again": again, "other": other, "plain": plain }))
 }
 
-fn trace_me(_args: &Args<'_>) -> Outcome {
+fn trace_me(_args: &ActArgs<'_>) -> ActOutcome {
     ptrace("ptrace", libc::PTRACE_TRACEME, 0, null(), null())?;
     Ok(json!({}))
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::probe::act::{Act, act};
+use crate::probe::act::{ProbeAct, act};
 use crate::probe::network::{send_message, send_messages, word_of, word_of_mut};
-use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
 use crate::sys::probe::{call, call_fd, fd, from, int, into, len};
 
-pub(crate) const ACTS: &[Act] = &[
+pub(crate) const ACTS: &[ProbeAct] = &[
     act("unix-connect", "B7", "PATH [stream|seqpacket|dgram]", "connect to a pathname socket", connect_path),
     act("unix-dgram", "B7", "PATH", "sendto a pathname datagram socket", dgram),
     act("unix-dgram-sendmmsg", "B7", "PATH", "sendmmsg to a pathname datagram socket", dgram_sendmmsg),
@@ -33,7 +33,7 @@ pub(crate) const ACTS: &[Act] = &[
 
 const WORD: &[u8] = b"callgate-probe";
 
-pub(crate) fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> {
+pub(crate) fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, ActFailure> {
     let mut bytes = u16::try_from(libc::AF_UNIX).unwrap_or(0).to_ne_bytes().to_vec();
     if abstract_name {
         bytes.push(0);
@@ -43,92 +43,92 @@ pub(crate) fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> 
         bytes.push(0);
     }
     if bytes.len() > 110 {
-        return Err(Failure::unready(format!("{path} is longer than sun_path")));
+        return Err(ActFailure::unready(format!("{path} is longer than sun_path")));
     }
     Ok(bytes)
 }
 
-fn socket(kind: i32) -> Result<OwnedFd, Failure> {
+fn socket(kind: i32) -> Result<OwnedFd, ActFailure> {
     call_fd("socket", libc::SYS_socket, &[int(libc::AF_UNIX), int(kind | libc::SOCK_CLOEXEC), int(0)])
 }
 
-fn kind(word: &str) -> Result<i32, Failure> {
+fn kind(word: &str) -> Result<i32, ActFailure> {
     match word {
         "stream" => Ok(libc::SOCK_STREAM),
         "seqpacket" => Ok(libc::SOCK_SEQPACKET),
         "dgram" => Ok(libc::SOCK_DGRAM),
-        _ => Err(Failure::unready(format!("{word}: stream, seqpacket or dgram"))),
+        _ => Err(ActFailure::unready(format!("{word}: stream, seqpacket or dgram"))),
     }
 }
 
-fn connect(name: &[u8], kind: i32) -> Outcome {
+fn connect(name: &[u8], kind: i32) -> ActOutcome {
     let socket = socket(kind)?;
     call("connect", libc::SYS_connect, &[fd(&socket), from(name), len(name)])?;
     call("write", libc::SYS_write, &[fd(&socket), from(WORD), len(WORD)])?;
     Ok(json!({}))
 }
 
-fn connect_path(args: &Args<'_>) -> Outcome {
+fn connect_path(args: &ActArgs<'_>) -> ActOutcome {
     connect(&name(args.word(0)?, false)?, kind(args.word_or(1, "stream"))?)
 }
 
-fn connect_abstract(args: &Args<'_>) -> Outcome {
+fn connect_abstract(args: &ActArgs<'_>) -> ActOutcome {
     connect(&name(args.word(0)?, true)?, libc::SOCK_STREAM)
 }
 
-fn send_by_name(socket: &OwnedFd, name: &[u8]) -> Outcome {
+fn send_by_name(socket: &OwnedFd, name: &[u8]) -> ActOutcome {
     call("sendto", libc::SYS_sendto, &[fd(socket), from(WORD), len(WORD), int(0), from(name), len(name)])?;
     Ok(json!({}))
 }
 
-fn dgram(args: &Args<'_>) -> Outcome {
+fn dgram(args: &ActArgs<'_>) -> ActOutcome {
     send_by_name(&socket(libc::SOCK_DGRAM)?, &name(args.word(0)?, false)?)
 }
 
-fn dgram_abstract(args: &Args<'_>) -> Outcome {
+fn dgram_abstract(args: &ActArgs<'_>) -> ActOutcome {
     send_by_name(&socket(libc::SOCK_DGRAM)?, &name(args.word(0)?, true)?)
 }
 
-fn dgram_sendmmsg(args: &Args<'_>) -> Outcome {
+fn dgram_sendmmsg(args: &ActArgs<'_>) -> ActOutcome {
     send_messages(&socket(libc::SOCK_DGRAM)?, &name(args.word(0)?, false)?, WORD, 0)?;
     Ok(json!({}))
 }
 
-pub(crate) fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), Failure> {
+pub(crate) fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), ActFailure> {
     let mut ends = [0_i32; 2];
     let kind = int(kind | libc::SOCK_CLOEXEC);
     call("socketpair", libc::SYS_socketpair, &[int(libc::AF_UNIX), kind, int(0), into(&mut ends)])?;
     Ok((crate::sys::probe::own(ends[0]), crate::sys::probe::own(ends[1])))
 }
 
-fn pair_sendmsg(args: &Args<'_>) -> Outcome {
+fn pair_sendmsg(args: &ActArgs<'_>) -> ActOutcome {
     let (end, _other) = pair(libc::SOCK_DGRAM)?;
     send_message(&end, &name(args.word(0)?, false)?, WORD, &[], 0)?;
     Ok(json!({}))
 }
 
-fn pair_sendto(args: &Args<'_>) -> Outcome {
+fn pair_sendto(args: &ActArgs<'_>) -> ActOutcome {
     let (end, _other) = pair(libc::SOCK_DGRAM)?;
     send_by_name(&end, &name(args.word(0)?, false)?)
 }
 
-fn bind(name: &[u8]) -> Outcome {
+fn bind(name: &[u8]) -> ActOutcome {
     let socket = socket(libc::SOCK_STREAM)?;
     call("bind", libc::SYS_bind, &[fd(&socket), from(name), len(name)])?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
     Ok(json!({}))
 }
 
-fn bind_abstract(args: &Args<'_>) -> Outcome {
+fn bind_abstract(args: &ActArgs<'_>) -> ActOutcome {
     bind(&name(args.word(0)?, true)?)
 }
 
-fn bind_path(args: &Args<'_>) -> Outcome {
+fn bind_path(args: &ActArgs<'_>) -> ActOutcome {
     bind(&name(args.word(0)?, false)?)
 }
 
-fn serve(address: &SocketAddr) -> Outcome {
-    let failed = |at: &'static str| move |error: std::io::Error| Failure::io(at, &error);
+fn serve(address: &SocketAddr) -> ActOutcome {
+    let failed = |at: &'static str| move |error: std::io::Error| ActFailure::io(at, &error);
     let listener = UnixListener::bind_addr(address).map_err(failed("bind"))?;
     let server = std::thread::spawn(move || -> std::io::Result<()> {
         let (mut stream, _peer) = listener.accept()?;
@@ -141,21 +141,21 @@ fn serve(address: &SocketAddr) -> Outcome {
     stream.write_all(WORD).map_err(failed("write"))?;
     let mut answer = [0_u8; WORD.len()];
     stream.read_exact(&mut answer).map_err(failed("read"))?;
-    server.join().map_err(|_panic| Failure::unready("the server thread panicked"))?.map_err(failed("accept"))?;
+    server.join().map_err(|_panic| ActFailure::unready("the server thread panicked"))?.map_err(failed("accept"))?;
     Ok(json!({}))
 }
 
-fn self_path(args: &Args<'_>) -> Outcome {
+fn self_path(args: &ActArgs<'_>) -> ActOutcome {
     let path = format!("{}/probe-{}.sock", args.word(0)?, std::process::id());
-    serve(&SocketAddr::from_pathname(path).map_err(|error| Failure::unready(error.to_string()))?)
+    serve(&SocketAddr::from_pathname(path).map_err(|error| ActFailure::unready(error.to_string()))?)
 }
 
-fn self_abstract(args: &Args<'_>) -> Outcome {
+fn self_abstract(args: &ActArgs<'_>) -> ActOutcome {
     let name = args.word_or(0, "callgate-probe-self");
-    serve(&SocketAddr::from_abstract_name(name).map_err(|error| Failure::unready(error.to_string()))?)
+    serve(&SocketAddr::from_abstract_name(name).map_err(|error| ActFailure::unready(error.to_string()))?)
 }
 
-fn carry(kind: i32) -> Outcome {
+fn carry(kind: i32) -> ActOutcome {
     let (one, other) = pair(kind)?;
     call("write", libc::SYS_write, &[fd(&one), from(WORD), len(WORD)])?;
     let mut word = [0_u8; 64];
@@ -164,19 +164,19 @@ fn carry(kind: i32) -> Outcome {
     Ok(json!({ "bytes": got }))
 }
 
-fn pair_stream(_args: &Args<'_>) -> Outcome {
+fn pair_stream(_args: &ActArgs<'_>) -> ActOutcome {
     carry(libc::SOCK_STREAM)
 }
 
-fn pair_seqpacket(_args: &Args<'_>) -> Outcome {
+fn pair_seqpacket(_args: &ActArgs<'_>) -> ActOutcome {
     carry(libc::SOCK_SEQPACKET)
 }
 
-fn pair_dgram(_args: &Args<'_>) -> Outcome {
+fn pair_dgram(_args: &ActArgs<'_>) -> ActOutcome {
     carry(libc::SOCK_DGRAM)
 }
 
-fn scm_rights(_args: &Args<'_>) -> Outcome {
+fn scm_rights(_args: &ActArgs<'_>) -> ActOutcome {
     let (one, other) = pair(libc::SOCK_STREAM)?;
     let (gift, _end) = pair(libc::SOCK_STREAM)?;
     // struct cmsghdr {u64 len 20, i32 SOL_SOCKET, i32 SCM_RIGHTS}, the descriptor, 4 bytes of padding.

@@ -13,20 +13,20 @@ use callgate_policy::plan::SessionPlan;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 /// A program, and where its helpers lie: beside the directory that it is in, as `/usr/lib/git-core` is for `/usr/bin/git`.
-struct Known {
+struct HelperProgram {
     program: &'static str,
     directories: &'static [&'static str],
 }
 
 /// `--exec-path` as distributions configure it: Debian, Arch and SUSE below `lib`, Fedora, Alpine and git's own default below
 /// `libexec`.
-const KNOWN: &[Known] = &[Known { program: "git", directories: &["lib/git-core", "libexec/git-core"] }];
+const KNOWN: &[HelperProgram] = &[HelperProgram { program: "git", directories: &["lib/git-core", "libexec/git-core"] }];
 
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)): root's files too, and others that no process of
 /// the session may change for being their owner.
 const NOBODY: u32 = 65534;
 
-impl Known {
+impl HelperProgram {
     fn is_name_of(&self, path: &Path) -> bool {
         path.file_name() == Some(OsStr::new(self.program))
     }

@@ -19,12 +19,12 @@ use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
 
 /// One of them.
-pub(crate) struct Tree {
+pub(crate) struct ProgramTree {
     fd: OwnedFd,
     id: FileId,
 }
 
-impl Tree {
+impl ProgramTree {
     /// Opens it, if it is there: once, as the session's user, and only what the supervisor saw.
     pub(super) fn open(path: &HostPath, plan: &SessionPlan) -> Result<Option<Self>, StepFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -60,8 +60,8 @@ impl Tree {
 }
 
 /// Where a file lies that the kernel calls so. Whether it is a program is not asked here.
-pub(crate) fn locate(trees: &[Tree], file: FileId, path: &Path) -> Located {
-    let below: Vec<FileId> = trees.iter().filter(|tree| tree.holds(file, path)).map(Tree::id).collect();
+pub(crate) fn locate(trees: &[ProgramTree], file: FileId, path: &Path) -> Located {
+    let below: Vec<FileId> = trees.iter().filter(|tree| tree.holds(file, path)).map(ProgramTree::id).collect();
     let name = path.file_name().filter(|_| !below.is_empty()).map(|name| name.as_bytes().to_vec());
     Located { below, name: name.unwrap_or_default(), is_program: false }
 }
@@ -83,13 +83,13 @@ mod tests {
 
     use super::*;
 
-    fn tree(path: &Path) -> Tree {
+    fn tree(path: &Path) -> ProgramTree {
         let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        Tree { id: file_of(&rustix::fs::fstat(&fd).unwrap()), fd }
+        ProgramTree { id: file_of(&rustix::fs::fstat(&fd).unwrap()), fd }
     }
 
     /// True if a tree holds what is open as this, by the kernel's name for it.
-    fn holds(tree: &Tree, file: &fs::File) -> bool {
+    fn holds(tree: &ProgramTree, file: &fs::File) -> bool {
         let id = file_of(&rustix::fs::fstat(file).unwrap());
         let located = locate(std::slice::from_ref(tree), id, &path_of(file.as_fd()).unwrap());
         assert_eq!(located.name.is_empty(), located.below.is_empty());

@@ -29,13 +29,13 @@ const TAG_DATA: u8 = b'D';
 ///
 /// Invariant: a longer one is refused before it is read. Read as JSON it is many times as long in memory, and who sends may have
 /// been taken over; so each kind says how long it has reason to be.
-pub trait Message: Serialize + DeserializeOwned {
+pub trait ChannelMessage: Serialize + DeserializeOwned {
     /// Most bytes of one, as JSON. Up to [`FRAME_MAX`] it travels in a frame, and never as a memfd.
     const LONGEST: usize;
 }
 
 /// Nothing is said: who listens waits for the other side's end.
-impl Message for () {
+impl ChannelMessage for () {
     const LONGEST: usize = FRAME_MAX;
 }
 
@@ -69,7 +69,7 @@ impl Channel {
     /// # Errors
     /// `EPIPE` if the other side is gone; `EAGAIN` on a full non-blocking channel; `InvalidData` for a message that is longer
     /// than its kind may be.
-    pub fn send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send<T: ChannelMessage>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let frame = inline(message)?;
         if frame.len() <= FRAME_MAX {
             return self.send_frame(&frame, fds);
@@ -87,7 +87,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::send`].
-    pub fn send_if_it_fits<T: Message>(&self, message: &T) -> io::Result<bool> {
+    pub fn send_if_it_fits<T: ChannelMessage>(&self, message: &T) -> io::Result<bool> {
         let frame = inline(message)?;
         let fits = frame.len() <= FRAME_MAX;
         if fits {
@@ -131,7 +131,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn receive_if_there<T: Message>(&self) -> io::Result<Option<T>> {
+    pub fn receive_if_there<T: ChannelMessage>(&self) -> io::Result<Option<T>> {
         let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::ZERO) {
             Ok(0) | Err(nix::Error::EINTR) => return Ok(None),
@@ -156,7 +156,7 @@ impl Channel {
     ///
     /// # Errors
     /// `EAGAIN` on an empty non-blocking channel; `InvalidData` for a frame that is not one of ours.
-    pub fn receive<T: Message>(&self) -> io::Result<Received<T>> {
+    pub fn receive<T: ChannelMessage>(&self) -> io::Result<Received<T>> {
         let Some(mut buffer) = self.wait_for_frame()? else { return Ok(Received::Closed) };
         let mut fds = self.receive_frame(&mut buffer)?;
         let Some((tag, body)) = buffer.split_first() else {
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use callgate_policy::step::Step;
 
-    impl Message for String {
+    impl ChannelMessage for String {
         const LONGEST: usize = 4 * FRAME_MAX;
     }
 
@@ -301,7 +301,7 @@ mod tests {
         channel.send_frame(&[TAG_MEMFD], &[sealed_memfd(bytes).unwrap().as_fd()]).unwrap();
     }
 
-    fn is_refused<T: Message>(channel: &Channel) -> bool {
+    fn is_refused<T: ChannelMessage>(channel: &Channel) -> bool {
         channel.receive::<T>().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Reach {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) within: Option<Network>,
     /// Target of the connection.
-    pub(crate) to: Target,
+    pub(crate) to: ConnectTarget,
     /// The port on loopback from which the connection will come. Whatever else comes is not served.
     pub(crate) from: u16,
     /// Answer when it is known whether the host can be reached, not before.
@@ -80,7 +80,7 @@ pub(crate) struct Reach {
 /// Target that a call wants to connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Target {
+pub(crate) enum ConnectTarget {
     /// An address and a port: one that egress has given for a name, or any other.
     Address(SocketAddr),
     /// The names that egress knows, asked for by TCP.
@@ -95,7 +95,7 @@ pub(crate) enum Target {
 /// between the same ports one is dead. So what egress finds alive while the call's socket is, before and after, is that one's other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Made {
+pub(crate) enum ConnectionMade {
     /// The call's socket is connected.
     Connected,
     /// It still is, now that egress has [taken](Reached::Taken) the other end.

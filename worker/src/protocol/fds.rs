@@ -84,7 +84,7 @@ pub struct SessionFds<T> {
     pub tracer: Option<T>,
     /// With namespaces, the session's own `/dev/pts` (`O_PATH`).
     pub terminals: Option<T>,
-    /// Channel of the [`Question`](super::Question)s, if the plan asks for them.
+    /// Channel of the [`SyscallQuestion`](super::SyscallQuestion)s, if the plan asks for them.
     pub questions: Option<T>,
 }
 

@@ -11,8 +11,8 @@ use callgate_policy::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::channel::{FRAME_MAX, LARGE, Message};
-use super::egress::{FromEgress, Made, Reached, Serve, ToEgress};
+use super::channel::{ChannelMessage, FRAME_MAX, LARGE};
+use super::egress::{ConnectionMade, FromEgress, Reached, Serve, ToEgress};
 use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
@@ -36,7 +36,7 @@ pub(crate) fn shortened_to(most: usize, mut text: String) -> String {
 const REPORT_MAX: usize = 1024 * 1024;
 
 macro_rules! longest {
-    ($($message:ty: $longest:expr;)*) => { $(impl Message for $message { const LONGEST: usize = $longest; })* };
+    ($($message:ty: $longest:expr;)*) => { $(impl ChannelMessage for $message { const LONGEST: usize = $longest; })* };
 }
 
 longest! {
@@ -58,7 +58,7 @@ longest! {
     // With what was granted.
     Serve: LARGE;
     ToEgress: LARGE;
-    Made: FRAME_MAX;
+    ConnectionMade: FRAME_MAX;
     // It parses what strangers wrote.
     Reached: FRAME_MAX;
     FromEgress: FRAME_MAX;

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FRAME_MAX, Message};
+use super::{ChannelMessage, FRAME_MAX};
 use crate::sys::process::Pid;
 
 /// Broker to supervisor, where a session's plan asks for it: a system call that the kernel asked the broker about, and the
 /// answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct SyscallQuestion {
     /// Worker whose call asked, as the supervisor numbers it. `None` for a process of no call.
     pub worker: Option<u64>,
     /// Thread that asked, by its number in the session.
@@ -18,14 +18,14 @@ pub struct Question {
     /// Paths and addresses that the broker read in the caller's memory.
     pub about: Vec<String>,
     /// The answer.
-    pub answer: Answered,
+    pub answer: SyscallAnswer,
     /// Reason, where the broker has one beside the errno.
     pub why: Option<String>,
     /// Questions that were not sent before this one, because the supervisor did not read as fast as they came.
     pub lost: u64,
 }
 
-impl Question {
+impl SyscallQuestion {
     /// Name of the system call.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -37,7 +37,7 @@ impl Question {
 /// Answer of the broker to a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answered {
+pub enum SyscallAnswer {
     /// The broker carried it out, and it returned this.
     Returned(i64),
     /// It failed with this errno.
@@ -50,6 +50,6 @@ pub enum Answered {
     Ended,
 }
 
-impl Message for Question {
+impl ChannelMessage for SyscallQuestion {
     const LONGEST: usize = FRAME_MAX;
 }

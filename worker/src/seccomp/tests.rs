@@ -12,13 +12,13 @@ use super::*;
 
 /// `struct seccomp_data`, without the instruction pointer.
 #[derive(Debug, Clone, Copy)]
-struct Call {
+struct SampleCall {
     nr: u32,
     arch: u32,
     args: [u64; 6],
 }
 
-impl Call {
+impl SampleCall {
     fn word(self, offset: u32) -> Option<u32> {
         match offset {
             0 => Some(self.nr),
@@ -34,7 +34,7 @@ impl Call {
 
 /// Imitation of the kernel's interpreter (Documentation/networking/filter.rst). `None` for a program that it would not
 /// have accepted.
-fn run(program: &[BpfInsn], call: Call, covered: &mut [bool]) -> Option<(u32, usize)> {
+fn run(program: &[BpfInsn], call: SampleCall, covered: &mut [bool]) -> Option<(u32, usize)> {
     const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
     let (mut accumulator, mut at, mut steps) = (0, 0, 0);
     loop {
@@ -66,13 +66,13 @@ fn run(program: &[BpfInsn], call: Call, covered: &mut [bool]) -> Option<(u32, us
 }
 
 /// The table read plainly: shares the numbers of names with the assembler, and nothing else.
-struct Reading<'f> {
+struct TableReading<'f> {
     arch: Arch,
-    default: Verdict,
-    by_number: Vec<Option<&'f Action>>,
+    default: CallVerdict,
+    by_number: Vec<Option<&'f CallAction>>,
 }
 
-impl<'f> Reading<'f> {
+impl<'f> TableReading<'f> {
     fn new(filter: &'f Filter, arch: Arch) -> Self {
         let mut by_number = vec![None; 1024];
         for (name, action) in filter.calls() {
@@ -83,11 +83,11 @@ impl<'f> Reading<'f> {
         Self { arch, default: filter.default, by_number }
     }
 
-    fn action(&self, nr: u32) -> Option<&'f Action> {
+    fn action(&self, nr: u32) -> Option<&'f CallAction> {
         self.by_number.get(nr as usize).copied().flatten()
     }
 
-    fn answer(&self, call: Call) -> u32 {
+    fn answer(&self, call: SampleCall) -> u32 {
         let ours = match self.arch {
             Arch::X86_64 => 0xc000_003e,
             Arch::Aarch64 => 0xc000_00b7,
@@ -97,20 +97,20 @@ impl<'f> Reading<'f> {
         }
         let verdict = match self.action(call.nr) {
             None => self.default,
-            Some(Action::Always(verdict)) => *verdict,
-            Some(Action::Args { rules, otherwise }) => rules
+            Some(CallAction::Always(verdict)) => *verdict,
+            Some(CallAction::Args { rules, otherwise }) => rules
                 .iter()
                 .find(|rule| rule.when.iter().all(|condition| self.holds(condition, call)))
                 .map_or(*otherwise, |rule| rule.then),
         };
         match verdict {
-            Verdict::Allow => 0x7fff_0000,
-            Verdict::Notify => 0x7fc0_0000,
-            Verdict::Errno(errno) => 0x0005_0000 + u32::from(errno.number()),
+            CallVerdict::Allow => 0x7fff_0000,
+            CallVerdict::Notify => 0x7fc0_0000,
+            CallVerdict::Errno(errno) => 0x0005_0000 + u32::from(errno.number()),
         }
     }
 
-    fn holds(&self, condition: &Condition, call: Call) -> bool {
+    fn holds(&self, condition: &Condition, call: SampleCall) -> bool {
         let argument = call.args[usize::from(condition.arg)];
         let mask = condition.mask.map_or(u64::MAX, |mask| mask.value(self.arch));
         let wanted = condition.value.value(self.arch) & mask;
@@ -123,9 +123,9 @@ impl<'f> Reading<'f> {
 
 /// Values of each argument around everything that the action compares it with: hit, missed by each single bit that
 /// counts, and the same with bits in the upper half, which decide nothing for an `int` (D5).
-fn boundaries(action: Option<&Action>, arch: Arch) -> [Vec<u64>; 6] {
+fn boundaries(action: Option<&CallAction>, arch: Arch) -> [Vec<u64>; 6] {
     let mut values: [BTreeSet<u64>; 6] = Default::default();
-    if let Some(Action::Args { rules, .. }) = action {
+    if let Some(CallAction::Args { rules, .. }) = action {
         for condition in rules.iter().flat_map(|rule| &rule.when) {
             let value = condition.value.value(arch);
             let mask = condition.mask.map_or(0, |mask| mask.value(arch));
@@ -141,7 +141,7 @@ fn boundaries(action: Option<&Action>, arch: Arch) -> [Vec<u64>; 6] {
 }
 
 /// Arguments that are compared in every combination, the others all zero and all ones.
-fn arguments(action: Option<&Action>, arch: Arch) -> Vec<[u64; 6]> {
+fn arguments(action: Option<&CallAction>, arch: Arch) -> Vec<[u64; 6]> {
     let values = boundaries(action, arch);
     let mut all = vec![[0; 6], [u64::MAX; 6]];
     for (arg, values) in values.iter().enumerate().filter(|(_, values)| values.len() > 2) {
@@ -181,13 +181,13 @@ fn assembled(filter: &Filter, arch: Arch) -> Vec<BpfInsn> {
 fn check(filter: &Filter, arch: Arch) {
     let program = assembled(filter, arch);
     assert_eq!(program, assembled(filter, arch), "the same table gives the same bytes");
-    let reading = Reading::new(filter, arch);
+    let reading = TableReading::new(filter, arch);
     let mut covered = vec![false; program.len()];
     let numbers = (0..1024).flat_map(|nr| [nr, 0x4000_0000 | nr, 0x8000_0000 | nr]).chain([u32::MAX]);
     for nr in numbers {
         for audit_arch in [AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, 0x4000_0003] {
             for args in arguments(reading.action(nr), arch) {
-                let call = Call { nr, arch: audit_arch, args };
+                let call = SampleCall { nr, arch: audit_arch, args };
                 let (answer, _) = run(&program, call, &mut covered).expect("the kernel takes the program");
                 assert_eq!(answer, reading.answer(call), "{}, {arch:?}: {call:x?}", filter.title);
             }
@@ -216,7 +216,7 @@ fn c7_d2_threads_are_made_by_searches_alone_and_nothing_else_is() {
     for (arch, audit_arch, clone) in [(Arch::X86_64, AUDIT_ARCH_X86_64, 56), (Arch::Aarch64, AUDIT_ARCH_AARCH64, 220)] {
         let answer = |filter: &Filter, flags: u64| {
             let program = assembled(filter, arch);
-            let call = Call { nr: clone, arch: audit_arch, args: [flags, 0, 0, 0, 0, 0] };
+            let call = SampleCall { nr: clone, arch: audit_arch, args: [flags, 0, 0, 0, 0, 0] };
             run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
         };
         let allows = |filter: &Filter, flags| answer(filter, flags) == 0x7fff_0000;
@@ -243,7 +243,7 @@ fn d11_threads_share_their_descriptors() {
         for variant in variants() {
             let program = assembled(&base(variant), arch);
             let answer = |flags: u64| {
-                let call = Call { nr: clone, arch: audit_arch, args: [flags, 0, 0, 0, 0, 0] };
+                let call = SampleCall { nr: clone, arch: audit_arch, args: [flags, 0, 0, 0, 0, 0] };
                 run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
             };
             assert_eq!(answer(THREAD), 0x7fff_0000, "the control");
@@ -295,7 +295,7 @@ fn x86_64_only_is_true() {
 #[test]
 fn unknown_name_is_refused() {
     let mut filter = tool_delta();
-    filter.groups[0].calls.push(("openatt", Action::Always(Verdict::Allow)));
+    filter.groups[0].calls.push(("openatt", CallAction::Always(CallVerdict::Allow)));
     let error = assemble(&filter, Arch::X86_64);
     assert!(matches!(error, Err(AssembleError::UnknownName { name: "openatt", arch: Arch::X86_64 })), "{error:?}");
 }
@@ -303,7 +303,7 @@ fn unknown_name_is_refused() {
 #[test]
 fn second_action_for_a_name_is_refused() {
     let mut filter = tool_delta();
-    filter.groups[0].calls.push(("execve", Action::Always(Verdict::Allow)));
+    filter.groups[0].calls.push(("execve", CallAction::Always(CallVerdict::Allow)));
     let error = assemble(&filter, Arch::X86_64);
     assert!(matches!(error, Err(AssembleError::NamedTwice { name: "execve" })), "{error:?}");
 }
@@ -334,7 +334,7 @@ fn paths_are_short() {
             let mut covered = vec![false; program.len()];
             let steps: usize = (0..470)
                 .map(|nr| {
-                    let call = Call { nr, arch: audit_arch(arch), args: [0; 6] };
+                    let call = SampleCall { nr, arch: audit_arch(arch), args: [0; 6] };
                     run(&program, call, &mut covered).map_or(usize::MAX, |(_, steps)| steps)
                 })
                 .sum();
@@ -363,7 +363,7 @@ fn d1_d12_requests_of_tracers_are_a_list() {
         for variant in variants() {
             let program = assembled(&base(variant), arch);
             let answer = |request: u64, data: u64| {
-                let call = Call { nr: ptrace, arch: audit_arch, args: [request, 1, 0, data, 0, 0] };
+                let call = SampleCall { nr: ptrace, arch: audit_arch, args: [request, 1, 0, data, 0, 0] };
                 run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
             };
             let pass = if variant.debug { ALLOW } else { ASK };

@@ -14,14 +14,14 @@ std::arch::global_asm!(
 
 unsafe extern "C" {
     #[link_name = "callgate_nobody_runs"]
-    static NOBODY_RUNS: Page;
+    static NOBODY_RUNS: MemoryPage;
 }
 
 /// A page of constants that nobody reads.
-static NOBODY_READS: Page = Page([0; 4096]);
+static NOBODY_READS: MemoryPage = MemoryPage([0; 4096]);
 
 #[repr(C, align(4096))]
-struct Page([u8; 4096]);
+struct MemoryPage([u8; 4096]);
 
 /// Has forks of this process copy where the pages of its code and of its constants are. The kernel leaves that out for files
 /// that a process has not changed, and each fork then finds again, fault by fault, what it runs: three quarters of a
@@ -32,14 +32,14 @@ pub(crate) fn have_forks_copy_page_tables() {
     const REMOVE: libc::c_int = 103;
     // SAFETY: no pointers.
     let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    if usize::try_from(page_size) != Ok(size_of::<Page>()) {
+    if usize::try_from(page_size) != Ok(size_of::<MemoryPage>()) {
         return;
     }
     for page in [&raw const NOBODY_RUNS, &raw const NOBODY_READS] {
         for advice in [INSTALL, REMOVE] {
-            // SAFETY: the range is one whole page of its own (`Page` is as large as it is aligned, and a page is as large)
+            // SAFETY: the range is one whole page of its own (`MemoryPage` is as large as it is aligned, and a page is as large)
             // that nothing runs, reads or writes; it holds the same after the second call as before the first.
-            unsafe { libc::madvise(page.cast_mut().cast(), size_of::<Page>(), advice) };
+            unsafe { libc::madvise(page.cast_mut().cast(), size_of::<MemoryPage>(), advice) };
         }
     }
 }

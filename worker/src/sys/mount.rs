@@ -5,13 +5,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Attributes to add to a mount, and to all mounts below it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Attributes {
+pub(crate) struct MountAttributes {
     pub(crate) read_only: bool,
     pub(crate) no_dev: bool,
 }
 
 /// mount_setattr(2) (Linux 5.12) with `AT_EMPTY_PATH | AT_RECURSIVE`: adds `nosuid` and what is asked.
-pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes, recursive: bool) -> io::Result<()> {
+pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: MountAttributes, recursive: bool) -> io::Result<()> {
     let mut set = libc::MOUNT_ATTR_NOSUID;
     if attributes.read_only {
         set |= libc::MOUNT_ATTR_RDONLY;

@@ -15,7 +15,7 @@ pub const MOST: usize = 64;
 pub const NUMBERS: usize = 4;
 
 /// One of them.
-pub struct Entry<'a> {
+pub struct NamedEntry<'a> {
     /// The directory of both names.
     pub directory: BorrowedFd<'a>,
     /// Name of the file that is moved or removed.
@@ -30,7 +30,7 @@ pub struct Entry<'a> {
 ///
 /// # Errors
 /// `EINVAL` where there is no broker that does it; else the broker's own, and then nothing was done.
-pub fn take(entries: &[Entry<'_>], flags: u32) -> io::Result<usize> {
+pub fn take(entries: &[NamedEntry<'_>], flags: u32) -> io::Result<usize> {
     let address = |name: &CStr| name.as_ptr().expose_provenance() as u64;
     let numbers: Vec<[u64; NUMBERS]> = entries
         .iter()

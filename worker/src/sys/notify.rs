@@ -68,7 +68,7 @@ pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CallReply {
     /// The call returns this.
     Return(i64),
     /// The call fails with this errno.
@@ -83,13 +83,13 @@ pub(crate) enum Answer {
 
 /// Answers. A call that is gone is no error: its thread was killed. When the caller goes on, this process has let go of the file
 /// that it was given: a program that was just written could not be executed (ETXTBSY).
-pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
+pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: CallReply) -> io::Result<()> {
     let (val, error, flags) = match answer {
-        Answer::Return(value) => (value, 0, 0),
-        Answer::Fail(errno) => (0, -errno, 0),
-        Answer::Later => return Ok(()),
-        Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-        Answer::Fd { fd, cloexec } => match give(listener, id, fd, cloexec) {
+        CallReply::Return(value) => (value, 0, 0),
+        CallReply::Fail(errno) => (0, -errno, 0),
+        CallReply::Later => return Ok(()),
+        CallReply::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        CallReply::Fd { fd, cloexec } => match give(listener, id, fd, cloexec) {
             Ok(number) => (number, 0, 0),
             Err(errno) => (0, -errno, 0),
         },

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::probe::outcome::Failure;
+use crate::probe::outcome::ActFailure;
 
 /// One argument of a system call: an integer, or an address that stays borrowed while the call runs.
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ pub(crate) fn null<'a>() -> Arg<'a> {
 /// Performs call `number` and names it `at` when it fails.
 ///
 /// The caller owes what the type cannot say: that a length passed beside `into` is not longer than its memory.
-pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, Failure> {
+pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, ActFailure> {
     let mut six = [0_i64; 6];
     for (slot, arg) in six.iter_mut().zip(args) {
         *slot = arg.value;
@@ -76,16 +76,16 @@ pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, Failu
     // its user wrote, which is its purpose: the process does nothing afterwards but print the answer.
     let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if answer == -1 {
-        return Err(Failure::errno(at, last_errno()));
+        return Err(ActFailure::errno(at, last_errno()));
     }
     Ok(answer)
 }
 
 /// Makes a call that makes a descriptor.
-pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, Failure> {
+pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, ActFailure> {
     let made = call(at, number, args)?;
-    let made =
-        i32::try_from(made).map_err(|_too_large| Failure::unready(format!("{at} answered {made}, no descriptor")))?;
+    let made = i32::try_from(made)
+        .map_err(|_too_large| ActFailure::unready(format!("{at} answered {made}, no descriptor")))?;
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
@@ -97,7 +97,7 @@ pub(crate) fn own(number: i32) -> OwnedFd {
 }
 
 /// Opens `path`, relative to the current directory.
-pub(crate) fn open(at: &str, path: &CStr, flags: i32) -> Result<OwnedFd, Failure> {
+pub(crate) fn open(at: &str, path: &CStr, flags: i32) -> Result<OwnedFd, ActFailure> {
     let flags = flags | libc::O_CLOEXEC;
     call_fd(at, libc::SYS_openat, &[int(libc::AT_FDCWD), text(path), int(flags), int(0o600)])
 }
@@ -112,17 +112,17 @@ pub(crate) fn c(text: &str) -> CString {
 }
 
 /// Which side of a fork this is.
-pub(crate) enum Side {
+pub(crate) enum ForkSide {
     Child,
     Parent(i32),
 }
 
 /// Forks by the raw call, so that a filter sees `clone` with the flags given and nothing else.
-pub(crate) fn fork_with(at: &str, flags: u64) -> Result<Side, Failure> {
+pub(crate) fn fork_with(at: &str, flags: u64) -> Result<ForkSide, ActFailure> {
     let flags = flags | libc::SIGCHLD as u64;
     match call(at, libc::SYS_clone, &[bits(flags), null(), null(), null(), null()])? {
-        0 => Ok(Side::Child),
-        pid => Ok(Side::Parent(i32::try_from(pid).unwrap_or(i32::MAX))),
+        0 => Ok(ForkSide::Child),
+        pid => Ok(ForkSide::Parent(i32::try_from(pid).unwrap_or(i32::MAX))),
     }
 }
 
@@ -149,18 +149,18 @@ pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize], environment: &[usize]) ->
 }
 
 /// How a child ended.
-pub(crate) enum End {
+pub(crate) enum ChildEnd {
     Exit(i32),
     Signal(i32),
 }
 
 /// Waits for a child of ours.
-pub(crate) fn wait(pid: i32) -> Result<End, Failure> {
+pub(crate) fn wait(pid: i32) -> Result<ChildEnd, ActFailure> {
     let mut status = 0_i32;
     loop {
         match call("wait4", libc::SYS_wait4, &[int(pid), into(&mut status), int(0), null()]) {
-            Ok(_) if libc::WIFSIGNALED(status) => return Ok(End::Signal(libc::WTERMSIG(status))),
-            Ok(_) => return Ok(End::Exit(libc::WEXITSTATUS(status))),
+            Ok(_) if libc::WIFSIGNALED(status) => return Ok(ChildEnd::Signal(libc::WTERMSIG(status))),
+            Ok(_) => return Ok(ChildEnd::Exit(libc::WEXITSTATUS(status))),
             Err(failure) if failure.is_errno(libc::EINTR) => {}
             Err(failure) => return Err(failure),
         }
@@ -175,24 +175,24 @@ pub(crate) fn exit(status: i32) -> ! {
 
 /// Runs `work` in a forked child and brings its answer home through a pipe; a child that the kernel kills is
 /// reported by its signal.
-pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, Failure> {
+pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, ActFailure> {
     let mut ends = [0_i32; 2];
     call("pipe2", libc::SYS_pipe2, &[into(&mut ends), int(libc::O_CLOEXEC)])?;
     let (reader, writer) = (own(ends[0]), own(ends[1]));
-    let Side::Parent(pid) = fork_with("fork", 0)? else {
+    let ForkSide::Parent(pid) = fork_with("fork", 0)? else {
         let answer = work().to_ne_bytes();
         let told = call("write", libc::SYS_write, &[fd(&writer), from(&answer), len(&answer)]);
         exit(i32::from(told.is_err()));
     };
     drop(writer);
-    if let End::Signal(signal) = wait(pid)? {
-        return Err(Failure::signal(at, signal));
+    if let ChildEnd::Signal(signal) = wait(pid)? {
+        return Err(ActFailure::signal(at, signal));
     }
     // A child that executed another program has nothing to say: the pipe is at its end and the answer stays 0.
     let mut answer = [0_u8; 8];
     call("read", libc::SYS_read, &[fd(&reader), into(&mut answer), int(8)])?;
     match i64::from_ne_bytes(answer) {
-        value @ -4095..=-1 => Err(Failure::errno(at, i32::try_from(-value).unwrap_or(libc::EIO))),
+        value @ -4095..=-1 => Err(ActFailure::errno(at, i32::try_from(-value).unwrap_or(libc::EIO))),
         value => Ok(value),
     }
 }
@@ -249,12 +249,12 @@ pub(crate) fn keep_awake() {
 }
 
 /// A number that all children count on.
-pub(crate) fn shared_counter() -> Result<&'static AtomicU64, Failure> {
+pub(crate) fn shared_counter() -> Result<&'static AtomicU64, ActFailure> {
     let (kind, access) = (libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: a new mapping, of nothing.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0) };
     if page == libc::MAP_FAILED {
-        return Err(Failure::errno("mmap", last_errno()));
+        return Err(ActFailure::errno("mmap", last_errno()));
     }
     // SAFETY: a page of zeros that is never unmapped, and large enough and aligned for an atomic.
     Ok(unsafe { &*page.cast::<AtomicU64>() })

@@ -67,7 +67,7 @@ pub fn exit_now(code: i32) -> ! {
 
 /// How a process ended, and what it used.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// Which process.
     pub pid: Pid,
     /// wait(2)'s status word.
@@ -82,7 +82,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// `ECHILD` if there are no children.
-pub fn reap() -> io::Result<Option<Ended>> {
+pub fn reap() -> io::Result<Option<ProcessEnd>> {
     // Whoever has this process trace it (PTRACE_TRACEME, by a child or what has become one) would stop for ever.
     loop {
         match wait_for_any()? {
@@ -94,7 +94,7 @@ pub fn reap() -> io::Result<Option<Ended>> {
     }
 }
 
-fn wait_for_any() -> io::Result<Option<Ended>> {
+fn wait_for_any() -> io::Result<Option<ProcessEnd>> {
     let mut status = 0;
     // SAFETY: `rusage` is plain integers, for which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -104,7 +104,7 @@ fn wait_for_any() -> io::Result<Option<Ended>> {
         0 => Ok(None),
         pid => {
             let micros = |t: libc::timeval| u64::try_from(t.tv_sec * 1_000_000 + t.tv_usec).unwrap_or(0);
-            Ok(Some(Ended {
+            Ok(Some(ProcessEnd {
                 pid,
                 status,
                 cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
@@ -201,7 +201,7 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32, info: Option<&Sig
 }
 
 /// Arguments of a program's start. Everything is made before the clone: the child may not allocate.
-pub(crate) struct Exec<'a> {
+pub(crate) struct ExecArguments<'a> {
     /// Candidates for the executable, tried in order as execvp(3) does.
     pub(crate) files: &'a [CString],
     pub(crate) argv: &'a [CString],
@@ -276,8 +276,8 @@ pub(crate) fn share_memory(one: Pid, other: Pid) -> bool {
 const CHILD_STACK: usize = 1024;
 
 /// Shared with the child while it borrows this process's memory.
-struct Shared<'a> {
-    exec: &'a Exec<'a>,
+struct ChildShared<'a> {
+    exec: &'a ExecArguments<'a>,
     argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
     failed: Option<(SpawnStep, i32)>,
@@ -299,12 +299,12 @@ pub(crate) struct Spawned {
 ///
 /// # Errors
 /// The step that failed, with its errno.
-pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> {
+pub(crate) fn spawn(exec: &ExecArguments<'_>) -> Result<Spawned, (SpawnStep, io::Error)> {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let mut shared =
-        Shared { exec, argv: pointers(exec.argv), env: pointers(exec.env), failed: None, landlocked: false };
+        ChildShared { exec, argv: pointers(exec.argv), env: pointers(exec.env), failed: None, landlocked: false };
     // Not filled: only what the child touches of it costs a page.
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(CHILD_STACK);
     let all = Signals::all();
@@ -328,15 +328,15 @@ pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> 
 }
 
 extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn` passes its `Shared`, alive and untouched until this process execs or exits.
-    let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
+    // SAFETY: `spawn` passes its `ChildShared`, alive and untouched until this process execs or exits.
+    let shared = unsafe { &mut *shared.cast::<ChildShared<'_>>() };
     let (step, errno) = child_steps(shared);
     shared.failed = Some((step, errno));
     exit_now(127)
 }
 
 /// The child's steps in order; returns only on failure. No allocation, no lock, no panic: it runs in borrowed memory.
-fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
+fn child_steps(shared: &mut ChildShared<'_>) -> (SpawnStep, i32) {
     let exec = shared.exec;
     // First: whatever it does is done in there. "0" is whoever writes (cgroups(7)).
     if let Some(cgroup) = exec.cgroup {
@@ -643,7 +643,7 @@ mod tests {
                                 ended => break ended,
                             }
                         };
-                        let was_killed = |end: Ended| {
+                        let was_killed = |end: ProcessEnd| {
                             end.pid == child.as_raw()
                                 && libc::WIFSIGNALED(end.status)
                                 && libc::WTERMSIG(end.status) == libc::SIGKILL

@@ -58,7 +58,7 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
 
-    use crate::filters::{Listener, install};
+    use crate::filters::{FilterListener, install};
     use crate::seccomp::{Arch, BpfInsn, assemble};
 
     const HERE: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
@@ -87,7 +87,7 @@ mod tests {
                 // A wrong filter may leave the child waiting for an answer from itself; SIGALRM then ends it.
                 let _earlier = nix::unistd::alarm::set(30);
                 let status = match no_new_privs().and_then(|()| {
-                    programs.iter().try_for_each(|program| install(program, Listener::Absent).map(|_none| ()))
+                    programs.iter().try_for_each(|program| install(program, FilterListener::Absent).map(|_none| ()))
                 }) {
                     Ok(()) => act(),
                     Err(_) => 99,
@@ -265,10 +265,10 @@ mod tests {
         // Under the base filter, whoever listens is asked about a second one; here the kernel answers.
         let program = assemble(&tool_delta(), HERE).expect("the table is sound");
         let status = confined(&[], || {
-            let Ok(Some(_listener)) = install(&program, Listener::Wanted) else {
+            let Ok(Some(_listener)) = install(&program, FilterListener::Wanted) else {
                 return 1;
             };
-            match install(&program, Listener::Wanted) {
+            match install(&program, FilterListener::Wanted) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => 0,
                 _ => 2,
             }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn malformed_program_is_refused() {
-        let status = confined(&[], || match install(&[], Listener::Absent) {
+        let status = confined(&[], || match install(&[], FilterListener::Absent) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => 0,
             _ => 1,
         });
@@ -297,7 +297,7 @@ mod tests {
                 .filter_map(|_| {
                     let status = confined(&[], || {
                         let start = Instant::now();
-                        match install(&program, Listener::Absent) {
+                        match install(&program, FilterListener::Absent) {
                             // An exit status has eight bits.
                             Ok(_) => i32::try_from(start.elapsed().as_micros() / 4).map_or(255, |us| us.min(255)),
                             Err(_) => 255,

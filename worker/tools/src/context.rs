@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use callgate_policy::effective::PathRegion;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, FsRule, Work};
+use callgate_policy::plan::{CallPlan, CallWork, FsRule};
 use callgate_worker::toolset::{Given, Peer};
 
 use super::error::ToolError;
@@ -14,7 +14,7 @@ use super::file_kind::FileKind;
 
 /// Context that a call runs with, besides its arguments.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct ToolContext {
     /// The absolute path that the plan granted. It, never `args["path"]`, is what a tool opens: the argument was
     /// resolved and checked to become this one, and may not even be able to spell it (a name that is not UTF-8).
     pub path: HostPath,
@@ -30,7 +30,7 @@ pub struct Context {
     /// How many threads a search has.
     pub threads: usize,
     /// Treatment of symbolic links on the way.
-    pub links: Links,
+    pub links: LinkTreatment,
     /// The certificates of authorities, for a tool that fetches.
     pub certificates: Vec<u8>,
     /// The program that it talks to, if it does.
@@ -39,14 +39,14 @@ pub struct Context {
 
 /// Treatment of symbolic links on the way to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkTreatment {
     /// They lead where they lead.
     Followed,
     /// They are an error: rules have judged the path, and not where it leads.
     Refused,
 }
 
-impl Context {
+impl ToolContext {
     /// For a tool that works on one file, or a search of all of one tree.
     #[must_use]
     pub fn new(path: HostPath, limit: usize) -> Self {
@@ -57,7 +57,7 @@ impl Context {
             limit,
             within: Vec::new(),
             threads: 1,
-            links: Links::Followed,
+            links: LinkTreatment::Followed,
             certificates: Vec::new(),
             peer: None,
         }
@@ -66,13 +66,13 @@ impl Context {
     /// The tool that a plan names, and the context that it runs in; `None` for the plan of a program.
     #[must_use]
     pub fn of(plan: &CallPlan, given: Given) -> Option<(&str, Self)> {
-        let Work::Tool { name, paths, limit } = &plan.work else { return None };
+        let CallWork::Tool { name, paths, limit } = &plan.work else { return None };
         // One that works on no file has no use for a path.
         let path = paths.first().cloned().unwrap_or_else(|| "/".into());
         let below = |rule: &&FsRule| rule.path.as_path().starts_with(&path);
         let roots = plan.rules.own().iter().filter(below).map(|rule| rule.path.clone()).collect();
         let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
-        let links = if plan.as_spelt { Links::Refused } else { Links::Followed };
+        let links = if plan.as_spelt { LinkTreatment::Refused } else { LinkTreatment::Followed };
         let paths = paths.clone();
         let Given { threads, certificates, peer } = given;
         let peer = peer.map(Arc::new);
@@ -82,7 +82,7 @@ impl Context {
 
     /// Says where links lead, if they are refused. That they are is held where the file is opened.
     pub(super) fn refuse_links(&self) -> Result<(), ToolError> {
-        if self.links == Links::Followed {
+        if self.links == LinkTreatment::Followed {
             return Ok(());
         }
         let there = self.path.as_path().ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
-use callgate_worker::toolset::{Kind, Output};
+use callgate_worker::toolset::{SyscallNeed, ToolResult};
 use serde_json::Value;
 
-use super::{Context, ToolError};
+use super::{ToolContext, ToolError};
 
 /// Contract of a tool: its name, what it needs, what a model reads about it, and what carries its calls out.
 #[derive(Debug, Clone, Copy)]
@@ -23,26 +23,26 @@ pub struct Contract {
     /// JSON Schema 2020-12 of the result.
     pub output: &'static str,
     /// The system calls that it needs besides those of every tool.
-    pub kind: Kind,
+    pub kind: SyscallNeed,
     /// Carries a call out, in a confined worker.
-    pub run: Run,
+    pub run: ToolFunction,
     /// For a tool whose calls need one file or one tree: that is then all that the supervisor has to know of it. `None` for one
     /// whose calls it prepares in its own code.
-    pub files: Option<Files>,
+    pub files: Option<FileNeed>,
 }
 
 /// Function that carries a call out.
-pub type Run = fn(&Value, &Context) -> Result<Output, ToolError>;
+pub type ToolFunction = fn(&Value, &ToolContext) -> Result<ToolResult, ToolError>;
 
 /// Stands for the function of a tool that a build leaves out, with its feature. Such a build offers no call of it.
 #[cfg(not(all(feature = "databases", feature = "git")))]
-pub(super) fn left_out(_: &Value, _: &Context) -> Result<Output, ToolError> {
+pub(super) fn left_out(_: &Value, _: &ToolContext) -> Result<ToolResult, ToolError> {
     Err(ToolError::UnknownTool { name: "one that this build leaves out".to_owned() })
 }
 
 /// Need of a tool that works on one file or one tree, which its argument `path` names.
 #[derive(Debug, Clone, Copy)]
-pub struct Files {
+pub struct FileNeed {
     /// Use that a call makes of it.
     pub needs: Needs,
     /// How it is judged and bounded, if its name is outside the lock.
@@ -75,7 +75,7 @@ pub struct Outside {
     pub timeout: Option<Duration>,
 }
 
-impl Files {
+impl FileNeed {
     /// Files of a locked tool.
     #[must_use]
     pub const fn locked(needs: Needs) -> Self {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::required_text;
 use super::read::open;
-use super::{Context, Output, ToolError};
+use super::{ToolContext, ToolError, ToolResult};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "csv-tasks";
@@ -18,7 +18,7 @@ const FILE_MAX: u64 = 4 << 20;
 const TASKS_MAX: usize = 1 << 20;
 
 /// A piece of an instruction.
-enum Piece<'a> {
+enum InstructionPiece<'a> {
     Text(&'a str),
     /// The value of the column at this place.
     Column(usize),
@@ -28,7 +28,7 @@ enum Piece<'a> {
 ///
 /// # Errors
 /// A file that is no CSV, or has too many rows; an instruction that names a column that there is not.
-pub(super) fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub(super) fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let most = args["most"].as_u64().and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
     let (mut file, _) = open(&ctx.path, ctx.links)?;
     let mut bytes = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         return Err(of_file(format!("it has more than {FILE_MAX} bytes")));
     }
     let tasks = tasks(&bytes, (required_text(args, "instruction")?, args["id_column"].as_str()), most, &of_file)?;
-    Ok(Output::of(json!({ "tasks": tasks }), false))
+    Ok(ToolResult::of(json!({ "tasks": tasks }), false))
 }
 
 fn tasks(
@@ -73,8 +73,8 @@ fn tasks(
         let prompt: String = pieces
             .iter()
             .map(|piece| match piece {
-                Piece::Text(text) => text,
-                Piece::Column(at) => value(*at),
+                InstructionPiece::Text(text) => text,
+                InstructionPiece::Column(at) => value(*at),
             })
             .collect();
         size += prompt.len();
@@ -87,23 +87,23 @@ fn tasks(
 }
 
 /// `{column}` is a column's value; `{{` and `}}` are braces.
-fn pieces<'a>(instruction: &'a str, columns: &[String]) -> Result<Vec<Piece<'a>>, String> {
+fn pieces<'a>(instruction: &'a str, columns: &[String]) -> Result<Vec<InstructionPiece<'a>>, String> {
     let (mut pieces, mut rest) = (Vec::new(), instruction);
     while let Some(at) = rest.find(['{', '}']) {
-        pieces.push(Piece::Text(&rest[..at]));
+        pieces.push(InstructionPiece::Text(&rest[..at]));
         let brace = &rest[at..=at];
         let after = &rest[at + 1..];
         if let Some(twice) = after.strip_prefix(brace) {
-            pieces.push(Piece::Text(brace));
+            pieces.push(InstructionPiece::Text(brace));
             rest = twice;
             continue;
         }
         let named = after.split_once('}').filter(|_| brace == "{");
         let (name, after) = named.ok_or("a brace stands alone; for one, write it twice")?;
-        pieces.push(Piece::Column(column(name, columns)?));
+        pieces.push(InstructionPiece::Column(column(name, columns)?));
         rest = after;
     }
-    pieces.push(Piece::Text(rest));
+    pieces.push(InstructionPiece::Text(rest));
     Ok(pieces)
 }
 

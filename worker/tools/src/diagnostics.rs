@@ -3,7 +3,7 @@
 
 #[cfg(not(feature = "git"))]
 use super::contract::left_out as run;
-use super::{Contract, Kind};
+use super::{Contract, SyscallNeed};
 
 /// The name.
 pub const NAME: &str = "diagnostics";
@@ -18,7 +18,7 @@ pub const CONTRACT: Contract = Contract {
         the reason instead.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -68,7 +68,7 @@ const OUTPUT: &str = r#"{
 /// # Errors
 /// None: what cannot be read is told in its place.
 #[cfg(feature = "git")]
-pub fn run(_: &serde_json::Value, ctx: &super::Context) -> Result<super::Output, super::ToolError> {
+pub fn run(_: &serde_json::Value, ctx: &super::ToolContext) -> Result<super::ToolResult, super::ToolError> {
     use serde_json::{Map, Value, json};
 
     let mut workspace = Map::new();
@@ -77,5 +77,5 @@ pub fn run(_: &serde_json::Value, ctx: &super::Context) -> Result<super::Output,
         Ok(git) => git.unwrap_or(Value::Null),
         Err(error) => json!({ "error": error.text() }),
     };
-    Ok(super::Output::of(json!({ "workspace": workspace, "git": git }), false))
+    Ok(super::ToolResult::of(json!({ "workspace": workspace, "git": git }), false))
 }

@@ -28,11 +28,14 @@ use memchr::memmem::Finder;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
-pub use self::mismatch::{Mismatch, Stage};
+pub use self::mismatch::{MatchStage, Mismatch};
 use self::place::{Splice, line_of, only_place};
 use super::arguments::required_text;
-use super::write::{Missing, Target, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Files, Kind, Links, Needs, Output, ToolError, name_path, results};
+use super::write::{MissingPath, WriteTarget, open_parent_without_links, split};
+use super::{
+    Contract, FileKind, FileNeed, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path,
+    results,
+};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -67,9 +70,9 @@ pub const CONTRACT: Contract = Contract {
         the replaced text began.",
     schema: EDIT_SCHEMA,
     output: results::EDIT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::locked(Needs::Change)),
+    files: Some(FileNeed::locked(Needs::Change)),
 };
 
 /// Word to the worker where all occurrences are to be replaced.
@@ -85,7 +88,7 @@ const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// # Errors
 ///
 /// The operation that failed, or why the text cannot be replaced; the file is as it was.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let (old, new) = (required_text(args, "old_string")?, required_text(args, "new_string")?);
     if old.is_empty() {
         let found = "an empty one".to_owned();
@@ -95,7 +98,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::NoChange);
     }
     let path = &ctx.path;
-    let target = Target::find(path, Missing::IsAnError, ctx.links)?;
+    let target = WriteTarget::find(path, MissingPath::IsAnError, ctx.links)?;
     let (before, stat) = content(&target, path)?;
     let mut data = Map::new();
     name_path(&mut data, path);
@@ -104,14 +107,14 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         target.publish(&[&after], Some(&stat))?;
         data.insert("line".to_owned(), line_of(&before, first).into());
         data.insert("count".to_owned(), count.into());
-        return Ok(Output::of(Value::Object(data), false));
+        return Ok(ToolResult::of(Value::Object(data), false));
     }
     let is_flexible = is_told(args, FLEXIBLE);
     let splice = if is_flexible {
         flexible::find(&before, (old, new), path)?
     } else {
         let at = only_place(&before, old.as_bytes(), path)?;
-        Splice { range: at..at + old.len(), new: Cow::Borrowed(new.as_bytes()), stage: Stage::Exact }
+        Splice { range: at..at + old.len(), new: Cow::Borrowed(new.as_bytes()), stage: MatchStage::Exact }
     };
     let (head, tail) = (&before[..splice.range.start], &before[splice.range.end..]);
     target.publish(&[head, &splice.new, tail], Some(&stat))?;
@@ -119,7 +122,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     if is_flexible {
         data.insert("stage".to_owned(), splice.stage.name().into());
     }
-    Ok(Output::of(Value::Object(data), false))
+    Ok(ToolResult::of(Value::Object(data), false))
 }
 
 /// True if the supervisor has said so: with `true`, or with a number, as some surfaces say it.
@@ -154,17 +157,17 @@ fn replace_all(
 }
 
 /// Content of the file, and its status when that was read.
-pub(super) fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
+pub(super) fn content(target: &WriteTarget<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
     read(open(target.directory.as_fd(), &target.name, OFlags::NOFOLLOW, path)?, path)
 }
 
 /// Content and status of a file that is not changed.
-pub(super) fn content_to_read(path: &HostPath, links: Links) -> Result<(Vec<u8>, Stat), ToolError> {
+pub(super) fn content_to_read(path: &HostPath, links: LinkTreatment) -> Result<(Vec<u8>, Stat), ToolError> {
     let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
     let file = match links {
-        Links::Followed => open(CWD, path.as_path().as_os_str(), OFlags::empty(), path)?,
-        Links::Refused => {
-            let parent = open_parent_without_links(parent, Missing::IsAnError)
+        LinkTreatment::Followed => open(CWD, path.as_path().as_os_str(), OFlags::empty(), path)?,
+        LinkTreatment::Refused => {
+            let parent = open_parent_without_links(parent, MissingPath::IsAnError)
                 .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })?;
             open(parent.as_fd(), name, OFlags::NOFOLLOW, path)?
         }
@@ -205,7 +208,7 @@ mod tests {
     use std::path::Path;
 
     fn edit(path: &Path, old: &str, new: &str) -> Result<Value, ToolError> {
-        let ctx = Context::new(HostPath::from(path), 10);
+        let ctx = ToolContext::new(HostPath::from(path), 10);
         // The argument is a decoy: the path of the plan counts.
         run(&json!({ "path": "/decoy", "old_string": old, "new_string": new }), &ctx).map(|output| output.data)
     }
@@ -264,7 +267,7 @@ mod tests {
     #[test]
     fn x2_14_all_occurrences_where_the_surface_says_so() {
         let (_dir, path) = scratch("aaaa\nb a\n");
-        let ctx = Context::new(HostPath::from(path.as_path()), 10);
+        let ctx = ToolContext::new(HostPath::from(path.as_path()), 10);
         let all = |old: &str, new: &str| {
             run(&json!({ "old_string": old, "new_string": new, ALL: true }), &ctx).map(|output| output.data)
         };
@@ -281,7 +284,7 @@ mod tests {
     #[test]
     fn x4_12_stages_where_the_surface_says_so() {
         let (_dir, path) = scratch("\tif x {\n\t\ty\n");
-        let ctx = Context::new(HostPath::from(path.as_path()), 10);
+        let ctx = ToolContext::new(HostPath::from(path.as_path()), 10);
         let args = json!({ "old_string": "if x {\n    y\n", "new_string": "if z {\n    y\n" });
         assert!(matches!(run(&args, &ctx), Err(ToolError::NotFound { .. })), "the locked one is exact");
         let mut flexible = args.clone();
@@ -379,7 +382,7 @@ mod tests {
     fn a_file_that_somebody_else_changed_meanwhile_is_left_to_them() {
         let (dir, path) = scratch("old");
         let host = HostPath::from(&path);
-        let target = Target::find(&host, Missing::IsAnError, Links::Followed).expect("found");
+        let target = WriteTarget::find(&host, MissingPath::IsAnError, LinkTreatment::Followed).expect("found");
         let (_, stat) = content(&target, &host).expect("read");
         fs::write(&path, "theirs!").expect("written");
         assert!(matches!(target.publish(&[b"mine"], Some(&stat)), Err(ToolError::Changed { .. })));

@@ -4,9 +4,9 @@ use std::io;
 
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
-use callgate_worker::toolset::Failed;
+use callgate_worker::toolset::ToolFailure;
 
-use super::edit::{Mismatch, Stage};
+use super::edit::{MatchStage, Mismatch};
 use super::file_kind::FileKind;
 use super::lsp::{LspError, last_words};
 use super::message::listed;
@@ -129,7 +129,7 @@ pub enum ToolError {
         /// Where the first of them begin.
         lines: Vec<u64>,
         /// How it was looked for.
-        stage: Stage,
+        stage: MatchStage,
     },
     /// The replacement is what is there.
     #[error("`old_string` and `new_string` are the same")]
@@ -475,7 +475,7 @@ impl ToolError {
     }
 }
 
-impl From<ToolError> for Failed {
+impl From<ToolError> for ToolFailure {
     fn from(error: ToolError) -> Self {
         Self { text: error.text(), errno: error.errno(), code: error.code() }
     }

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{integer, list_of_text, required_text};
 use super::search::{Chosen, Trouble, Visitor, path_of, sort_key, walk};
-use super::{Context, Contract, Files, Kind, Needs, Output, ToolError, name_path, results};
+use super::{Contract, FileNeed, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, results};
 
 /// The arguments of `file_search`.
 pub const FILE_SEARCH_SCHEMA: &str = r#"{
@@ -61,9 +61,9 @@ pub const CONTRACT: Contract = Contract {
         are not looked at. Left out are hidden files and those that .gitignore, .ignore or .rgignore exclude.",
     schema: FILE_SEARCH_SCHEMA,
     output: results::FILE_SEARCH,
-    kind: Kind::Searches,
+    kind: SyscallNeed::Searches,
     run,
-    files: Some(Files::outside(Needs::Search, Subject::Search, &["glob"])),
+    files: Some(FileNeed::outside(Needs::Search, Subject::Search, &["glob"])),
 };
 
 /// How many files are returned unless the call says otherwise (X2-16).
@@ -75,7 +75,7 @@ const MOST: usize = 200;
 ///
 /// # Errors
 /// An argument that makes no sense, or a directory that cannot be looked at.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let query = required_text(args, "query")?.to_lowercase();
     let limit = integer(args, "limit", 1, "a whole number from 1 to 200")?.unwrap_or(LIMIT);
     let limit = usize::try_from(limit).unwrap_or(MOST).min(MOST).min(ctx.limit);
@@ -84,7 +84,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         .map(|extension| extension.trim_start_matches('.').to_lowercase())
         .collect();
     ctx.require_directory()?;
-    let wanted = Wanted { base: ctx.path.as_path().to_owned(), query, extensions, limit };
+    let wanted = FileQuery { base: ctx.path.as_path().to_owned(), query, extensions, limit };
     let (threads, trouble) = walk(ctx, &Chosen::all(), || Ranked::new(&wanted))?;
     let (mut best, mut searched, mut total) = (BTreeSet::new(), 0, 0);
     for thread in threads {
@@ -97,7 +97,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     data.insert("total_matches".to_owned(), total.into());
     data.insert("files_searched".to_owned(), searched.into());
     Trouble::tell(trouble, &mut data);
-    Ok(Output::of(Value::Object(data), false))
+    Ok(ToolResult::of(Value::Object(data), false))
 }
 
 fn told(score: Score, path: PathBuf) -> Value {
@@ -110,7 +110,7 @@ fn told(score: Score, path: PathBuf) -> Value {
 }
 
 /// Thing that is looked for.
-struct Wanted {
+struct FileQuery {
     base: PathBuf,
     /// In lower case.
     query: String,
@@ -125,7 +125,7 @@ const WHOLE: Score = 1000;
 
 /// The best that one thread has found.
 struct Ranked<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a FileQuery,
     matcher: Matcher,
     /// Score that the query itself would have: the most.
     full: u16,
@@ -135,7 +135,7 @@ struct Ranked<'a> {
 }
 
 impl<'a> Ranked<'a> {
-    fn new(wanted: &'a Wanted) -> Self {
+    fn new(wanted: &'a FileQuery) -> Self {
         let mut matcher = Matcher::new(wanted.query.as_str(), &Config::default().casing(CaseMatching::Ignore));
         let full = matcher.match_one(&wanted.query, 0).map_or(1, |found| found.score).max(1);
         Self { wanted, matcher, full, best: BTreeSet::new(), searched: 0, total: 0 }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn search(dir: &Path, args: Value) -> Value {
-        run(&args, &Context { threads: 2, ..Context::new(dir.into(), 1000) }).expect("a result").data
+        run(&args, &ToolContext { threads: 2, ..ToolContext::new(dir.into(), 1000) }).expect("a result").data
     }
 
     fn scores(dir: &Path, data: &Value) -> Vec<(String, f64)> {

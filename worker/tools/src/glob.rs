@@ -9,8 +9,10 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::arguments::required_text;
-use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, path_entry, path_of, sort_key, walk};
-use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, results};
+use super::search::{
+    Chosen, FirstFew, HEAD_MAX, REST_MAX, ShownEntries, Trouble, Visitor, path_entry, path_of, sort_key, walk,
+};
+use super::{Contract, FileNeed, HEAD, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, results};
 
 /// The arguments of `glob`.
 pub const GLOB_SCHEMA: &str = r#"{
@@ -45,23 +47,23 @@ pub const CONTRACT: Contract = Contract {
         `paths`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
     schema: GLOB_SCHEMA,
     output: results::GLOB,
-    kind: Kind::Searches,
+    kind: SyscallNeed::Searches,
     run,
-    files: Some(Files::locked(Needs::Search)),
+    files: Some(FileNeed::locked(Needs::Search)),
 };
 
 /// Lists the files below `ctx.path` that match `args["pattern"]`.
 ///
 /// # Errors
 /// A pattern that makes no sense, or a directory that cannot be looked at.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let pattern = required_text(args, "pattern")?;
     let chosen = Chosen::by(ctx, "pattern", pattern)?.within_told(args, ctx)?;
     ctx.require_directory()?;
     let newest_first = args[NEWEST_FIRST].as_u64() == Some(1);
-    let (lists, trouble) = walk(ctx, &chosen, || List { found: First::new(HEAD_MAX + REST_MAX), newest_first })?;
-    let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.found));
-    let mut shown = Shown { lost, ..Shown::default() };
+    let (lists, trouble) = walk(ctx, &chosen, || GlobList { found: FirstFew::new(HEAD_MAX + REST_MAX), newest_first })?;
+    let (found, lost) = FirstFew::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.found));
+    let mut shown = ShownEntries { lost, ..ShownEntries::default() };
     for (mut key, ()) in found {
         if newest_first {
             key.drain(..AGE);
@@ -79,11 +81,11 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         data.insert("path_b64".to_owned(), not_text.into());
     }
     Trouble::tell(trouble, &mut data);
-    Ok(Output { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost })
+    Ok(ToolResult { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost })
 }
 
-struct List {
-    found: First<()>,
+struct GlobList {
+    found: FirstFew<()>,
     newest_first: bool,
 }
 
@@ -99,7 +101,7 @@ fn by_age(path: &Path, key: &[u8]) -> Vec<u8> {
     all
 }
 
-impl Visitor for List {
+impl Visitor for GlobList {
     fn file(&mut self, path: &Path, _named: bool, _trouble: &mut Trouble) {
         let mut key = sort_key(path);
         if self.newest_first {

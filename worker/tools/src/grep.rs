@@ -28,8 +28,12 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContex
 use serde_json::{Map, Value};
 
 use super::arguments::{flag, integer, required_text, text};
-use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, path_of, sort_key, walk};
-use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path, read, results};
+use super::search::{
+    Chosen, FirstFew, HEAD_MAX, REST_MAX, ShownEntries, Trouble, Visitor, open_found, path_of, sort_key, walk,
+};
+use super::{
+    Contract, FileNeed, HEAD, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, read, results,
+};
 
 /// The arguments of `grep`.
 pub const GREP_SCHEMA: &str = r#"{
@@ -74,9 +78,9 @@ pub const CONTRACT: Contract = Contract {
         match to a line; a narrower pattern, path or glob is usually better.",
     schema: GREP_SCHEMA,
     output: results::GREP,
-    kind: Kind::Searches,
+    kind: SyscallNeed::Searches,
     run,
-    files: Some(Files::locked(Needs::Search)),
+    files: Some(FileNeed::locked(Needs::Search)),
 };
 
 /// Word of a surface to the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).
@@ -94,7 +98,7 @@ const BUFFER: u64 = 64 * 1024;
 ///
 /// # Errors
 /// An expression or pattern that makes no sense, or a path that cannot be searched.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let pattern = required_text(args, "pattern")?;
     let matcher = matcher(pattern, flag(args, "ignore_case")?)?;
     let chosen = match text(args, "glob", "a string")? {
@@ -107,29 +111,29 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
     let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?, ctx.links)?.0) };
-    let search = Search { matcher, context, skip_over };
+    let search = PatternSearch { matcher, context, skip_over };
     let (searches, trouble) = match named {
         Some(file) => {
-            let mut one = OneThread::new(&search);
+            let mut one = SearchThread::new(&search);
             let mut trouble = Trouble::default();
             one.search(ctx.path.as_path(), &file, true, &mut trouble);
             (vec![one], vec![trouble])
         }
-        None => walk(ctx, &chosen, || OneThread::new(&search))?,
+        None => walk(ctx, &chosen, || SearchThread::new(&search))?,
     };
     let files_searched: u64 = searches.iter().map(|one| one.searched).sum();
-    let (files, lost) = First::of_all(HEAD_MAX + REST_MAX, searches.into_iter().map(|one| one.found));
+    let (files, lost) = FirstFew::of_all(HEAD_MAX + REST_MAX, searches.into_iter().map(|one| one.found));
     Ok(output(files, files_searched, lost, trouble, ctx.limit))
 }
 
 fn output(
-    files: Vec<(Vec<u8>, Found)>,
+    files: Vec<(Vec<u8>, FileMatches)>,
     files_searched: u64,
     lost: bool,
     trouble: Vec<Trouble>,
     limit: usize,
-) -> Output {
-    let mut shown = Shown { lost, ..Shown::default() };
+) -> ToolResult {
+    let mut shown = ShownEntries { lost, ..ShownEntries::default() };
     let mut binary = Vec::new();
     for (key, found) in files {
         let path = path_of(key).into();
@@ -159,7 +163,7 @@ fn output(
         data.insert("binary_files".to_owned(), binary.into());
     }
     Trouble::tell(trouble, &mut data);
-    Output { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost }
+    ToolResult { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost }
 }
 
 /// The expression, as `rg` compiles it.
@@ -180,14 +184,14 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
 }
 
 /// Search for a pattern.
-struct Search {
+struct PatternSearch {
     matcher: RegexMatcher,
     context: usize,
     /// Limit in bytes for the files of a tree, of which then only text is taken.
     skip_over: Option<u64>,
 }
 
-impl Search {
+impl PatternSearch {
     /// True if a file of a tree is text that is short enough, where that is wanted. One that cannot be read is taken:
     /// the search says why.
     fn takes(&self, mut file: &File) -> bool {
@@ -210,19 +214,19 @@ impl Search {
 }
 
 /// One thread of a search.
-struct OneThread<'a> {
-    search: &'a Search,
+struct SearchThread<'a> {
+    search: &'a PatternSearch,
     /// A matcher of its own: its memory for searching is else handed from thread to thread, for every candidate.
     matcher: RegexMatcher,
     searcher: Searcher,
-    found: First<Found>,
+    found: FirstFew<FileMatches>,
     searched: u64,
 }
 
-impl<'a> OneThread<'a> {
-    fn new(search: &'a Search) -> Self {
+impl<'a> SearchThread<'a> {
+    fn new(search: &'a PatternSearch) -> Self {
         let (matcher, searcher) = (search.matcher.clone(), search.searcher());
-        Self { search, matcher, searcher, found: First::new(HEAD_MAX + REST_MAX), searched: 0 }
+        Self { search, matcher, searcher, found: FirstFew::new(HEAD_MAX + REST_MAX), searched: 0 }
     }
 
     fn search(&mut self, path: &Path, file: &File, named: bool, trouble: &mut Trouble) {
@@ -230,7 +234,7 @@ impl<'a> OneThread<'a> {
         // As rg: what the walk found is let go at a NUL, what was named is not.
         let binary = if named { BinaryDetection::convert(b'\0') } else { BinaryDetection::quit(b'\0') };
         self.searcher.set_binary_detection(binary);
-        let mut lines = Lines::new(self.search);
+        let mut lines = LineSink::new(self.search);
         if let Err(error) = self.searcher.search_file(&self.matcher, file, &mut lines) {
             trouble.note(path, error.to_string());
         }
@@ -246,7 +250,7 @@ impl<'a> OneThread<'a> {
     }
 }
 
-impl Visitor for OneThread<'_> {
+impl Visitor for SearchThread<'_> {
     fn file(&mut self, path: &Path, named: bool, trouble: &mut Trouble) {
         if !self.found.wants(&sort_key(path)) {
             return;
@@ -262,15 +266,15 @@ impl Visitor for OneThread<'_> {
 
 /// Matches in one file.
 #[derive(Default)]
-struct Found {
-    lines: Vec<Line>,
+struct FileMatches {
+    lines: Vec<MatchedLine>,
     binary: bool,
     /// There is more than one file's matches may take.
     lost: bool,
 }
 
 /// A line that matches.
-struct Line {
+struct MatchedLine {
     number: u64,
     text: Vec<u8>,
     /// Where in the line the text begins, and how long the line is; `None` if the text is all of it.
@@ -280,7 +284,7 @@ struct Line {
     context_cut: bool,
 }
 
-impl Line {
+impl MatchedLine {
     fn tell(self, entry: &mut Map<String, Value>) {
         entry.insert("line".to_owned(), self.number.into());
         let lossy = |bytes: Vec<u8>| Value::from(String::from_utf8_lossy(&bytes).into_owned());
@@ -304,9 +308,9 @@ impl Line {
 }
 
 /// Takes the lines of one file as the searcher finds them.
-struct Lines<'a> {
-    search: &'a Search,
-    found: Found,
+struct LineSink<'a> {
+    search: &'a PatternSearch,
+    found: FileMatches,
     size: usize,
     /// The last lines that came, with their numbers: what may be context of the next match.
     recent: VecDeque<(u64, Vec<u8>, bool)>,
@@ -315,9 +319,9 @@ struct Lines<'a> {
     saw_nul: bool,
 }
 
-impl<'a> Lines<'a> {
-    fn new(search: &'a Search) -> Self {
-        let (found, recent) = (Found::default(), VecDeque::new());
+impl<'a> LineSink<'a> {
+    fn new(search: &'a PatternSearch) -> Self {
+        let (found, recent) = (FileMatches::default(), VecDeque::new());
         Self { search, found, size: 0, recent, waiting: 0, saw_nul: false }
     }
 
@@ -352,7 +356,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Sink for Lines<'_> {
+impl Sink for LineSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -370,7 +374,7 @@ impl Sink for Lines<'_> {
         let (text, part) = self.part(line);
         self.size += text.len() + 64 + before.iter().map(|line| line.len() + 4).sum::<usize>();
         self.is_context(number, line);
-        self.found.lines.push(Line { number, text, part, before, after: Vec::new(), context_cut });
+        self.found.lines.push(MatchedLine { number, text, part, before, after: Vec::new(), context_cut });
         Ok(self.goes_on())
     }
 
@@ -391,7 +395,7 @@ impl Sink for Lines<'_> {
     }
 }
 
-impl Lines<'_> {
+impl LineSink<'_> {
     /// A line as it is shown: whole, or the part of it that has the first match.
     fn part(&self, line: &[u8]) -> (Vec<u8>, Option<(usize, usize)>) {
         if line.len() <= LINE_MAX {

@@ -15,7 +15,7 @@
 
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::plan::CallPlan;
-use callgate_worker::toolset::{Failed, Given, Toolset};
+use callgate_worker::toolset::{Given, ToolFailure, Toolset};
 use serde_json::Value;
 
 mod arguments;
@@ -52,9 +52,9 @@ pub mod web;
 pub mod workbook;
 pub mod write;
 
-pub use callgate_worker::toolset::{Kind, Output};
-pub use context::{Context, Links};
-pub use contract::{Contract, Files, Needs, Outside, Run};
+pub use callgate_worker::toolset::{SyscallNeed, ToolResult};
+pub use context::{LinkTreatment, ToolContext};
+pub use contract::{Contract, FileNeed, Needs, Outside, ToolFunction};
 pub use error::{ToolError, is_refusal};
 pub use file_kind::FileKind;
 pub use results::{HEAD, name_path};
@@ -89,10 +89,10 @@ pub const CONTRACTS: &[Contract] = &[
     lsp::CONTRACT,
 ];
 
-/// The kind of the tool of this name; of one without a contract, which only the supervisor calls, [`Kind::Plain`].
+/// The kind of the tool of this name; of one without a contract, which only the supervisor calls, [`SyscallNeed::Plain`].
 #[must_use]
-pub fn kind_of(name: &str) -> Kind {
-    contract(name).map_or(Kind::Plain, |contract| contract.kind)
+pub fn kind_of(name: &str) -> SyscallNeed {
+    contract(name).map_or(SyscallNeed::Plain, |contract| contract.kind)
 }
 
 fn contract(name: &str) -> Option<&'static Contract> {
@@ -104,16 +104,16 @@ fn contract(name: &str) -> Option<&'static Contract> {
 pub struct BuiltIn;
 
 impl Toolset for BuiltIn {
-    fn kind(&self, name: &str) -> Kind {
+    fn kind(&self, name: &str) -> SyscallNeed {
         kind_of(name)
     }
 
-    fn run(&self, plan: &CallPlan, arguments: &Value, given: Given) -> Result<Output, Failed> {
-        let Some((name, context)) = Context::of(plan, given) else {
+    fn run(&self, plan: &CallPlan, arguments: &Value, given: Given) -> Result<ToolResult, ToolFailure> {
+        let Some((name, context)) = ToolContext::of(plan, given) else {
             let text = "the plan of a program".to_owned();
-            return Err(Failed { text, errno: None, code: ErrorCode::ToolExecutionFailed });
+            return Err(ToolFailure { text, errno: None, code: ErrorCode::ToolExecutionFailed });
         };
-        run(name, arguments, &context).map_err(Failed::from)
+        run(name, arguments, &context).map_err(ToolFailure::from)
     }
 }
 
@@ -122,7 +122,7 @@ impl Toolset for BuiltIn {
 /// # Errors
 ///
 /// The operation that failed. Nothing was changed then, but for parent directories that `write` may have made.
-pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(name: &str, args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     ctx.refuse_links()?;
     if let Some(contract) = contract(name) {
         return (contract.run)(args, ctx);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_unknown_tool_is_named() {
-        let ctx = Context::new(HostPath::from("/"), 10);
+        let ctx = ToolContext::new(HostPath::from("/"), 10);
         let error = run("raed", &json!({}), &ctx).expect_err("no such tool");
         assert_eq!(error.text(), "unknown tool \"raed\"; call one of the tools that the registry lists");
         assert_eq!(error.errno(), None);

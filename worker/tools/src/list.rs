@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{flag, integer, is_told};
 use super::search::{Trouble, place, walk_builder};
-use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path, results};
+use super::{Contract, FileNeed, HEAD, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, results};
 
 /// The arguments of `list`.
 pub const LIST_SCHEMA: &str = r#"{
@@ -63,9 +63,9 @@ pub const CONTRACT: Contract = Contract {
         the list `head` instead of `entries`; list a directory further down to see the others.",
     schema: LIST_SCHEMA,
     output: results::LIST,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::outside(Needs::Search, Subject::Search, &["glob"])),
+    files: Some(FileNeed::outside(Needs::Search, Subject::Search, &["glob"])),
 };
 
 /// The most entries that are shown (S4-6).
@@ -79,11 +79,11 @@ pub const GITIGNORE: &str = "gitignore";
 ///
 /// # Errors
 /// A path that is no directory, or that cannot be opened.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let recursive = flag(args, "recursive")?;
     let depth = integer(args, "max_depth", 1, "a whole number of at least 1")?.unwrap_or(DEPTH);
     ctx.require_directory()?;
-    let mut listing = Listing {
+    let mut listing = DirectoryListing {
         ctx,
         hidden: flag(args, "show_hidden")?,
         gitignore: is_told(args, GITIGNORE),
@@ -98,7 +98,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 }
 
 /// One entry, as it is shown.
-struct Entry {
+struct ListedEntry {
     /// Relative to the directory that is listed.
     name: PathBuf,
     kind: FileType,
@@ -109,22 +109,22 @@ struct Entry {
     branch: String,
 }
 
-struct Listing<'a> {
-    ctx: &'a Context,
+struct DirectoryListing<'a> {
+    ctx: &'a ToolContext,
     hidden: bool,
     gitignore: bool,
     depth: u64,
     most: usize,
-    entries: Vec<Entry>,
+    entries: Vec<ListedEntry>,
     /// There is more than is shown.
     more: bool,
     trouble: Trouble,
 }
 
 /// Names of a directory in the order in which they are shown: directories first.
-type Names = BTreeMap<(bool, Vec<u8>), FileType>;
+type ListedNames = BTreeMap<(bool, Vec<u8>), FileType>;
 
-impl Listing<'_> {
+impl DirectoryListing<'_> {
     /// Adds what is in a directory, and below it as far as is wanted. Returns how much is in it.
     fn directory(&mut self, path: &Path, indent: &str, depth: u64) -> Result<u64, ToolError> {
         let (names, total) = self.names(path)?;
@@ -154,13 +154,13 @@ impl Listing<'_> {
     fn add(&mut self, path: &Path, kind: FileType, branch: String) {
         let name = path.strip_prefix(self.ctx.path.as_path()).unwrap_or(path).to_owned();
         let target = if kind == FileType::Symlink { std::fs::read_link(path).ok() } else { None };
-        self.entries.push(Entry { name, kind, stat: rustix::fs::lstat(path).ok(), target, branch });
+        self.entries.push(ListedEntry { name, kind, stat: rustix::fs::lstat(path).ok(), target, branch });
     }
 
     /// The first names of a directory, and how many there are.
-    fn names(&mut self, path: &Path) -> Result<(Names, u64), ToolError> {
+    fn names(&mut self, path: &Path) -> Result<(ListedNames, u64), ToolError> {
         let room = self.most.saturating_sub(self.entries.len());
-        let (mut names, mut total) = (Names::new(), 0);
+        let (mut names, mut total) = (ListedNames::new(), 0);
         for entry in self.walk(path).build() {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -213,7 +213,7 @@ impl Listing<'_> {
         }
     }
 
-    fn output(self, recursive: bool, total: u64) -> Output {
+    fn output(self, recursive: bool, total: u64) -> ToolResult {
         let mut data = Map::new();
         name_path(&mut data, &self.ctx.path);
         data.insert("content".to_owned(), self.text(recursive, total).into());
@@ -223,7 +223,7 @@ impl Listing<'_> {
             data.insert("total".to_owned(), total.into());
         }
         Trouble::tell(vec![self.trouble], &mut data);
-        Output::of(Value::Object(data), self.more)
+        ToolResult::of(Value::Object(data), self.more)
     }
 
     fn text(&self, recursive: bool, total: u64) -> String {
@@ -263,7 +263,7 @@ fn kind_of(entry: &DirEntry) -> FileType {
 }
 
 /// An entry as a field of the result.
-fn told(entry: &Entry) -> Value {
+fn told(entry: &ListedEntry) -> Value {
     let mut fields = Map::new();
     let mut named = |field: &str, path: &Path| {
         if path.to_str().is_none() {
@@ -328,7 +328,7 @@ fn modified(stat: &Stat) -> Option<String> {
     jiff::Timestamp::from_second(stat.st_mtime).ok().map(|time| time.to_string())
 }
 
-fn in_list(entry: &Entry) -> String {
+fn in_list(entry: &ListedEntry) -> String {
     let (permissions, size, time) = match &entry.stat {
         Some(stat) => (permissions(stat), stat.st_size.to_string(), modified(stat).unwrap_or_default()),
         None => ("?".repeat(10), "?".to_owned(), "?".to_owned()),
@@ -336,12 +336,12 @@ fn in_list(entry: &Entry) -> String {
     format!("{permissions} {size:>10} {time:>20} {}", shown(entry, plain(&entry.name)))
 }
 
-fn in_tree(entry: &Entry) -> String {
+fn in_tree(entry: &ListedEntry) -> String {
     let name = entry.name.file_name().map(|name| plain(Path::new(name))).unwrap_or_default();
     format!("{}{}", entry.branch, shown(entry, name))
 }
 
-fn shown(entry: &Entry, name: String) -> String {
+fn shown(entry: &ListedEntry, name: String) -> String {
     match &entry.target {
         _ if entry.kind == FileType::Directory => format!("{name}/"),
         Some(target) => format!("{name} -> {}", plain(target)),
@@ -370,11 +370,11 @@ mod tests {
         tempfile::tempdir().expect("a directory")
     }
 
-    fn list(path: &Path, args: Value) -> Output {
-        run(&args, &Context::new(path.into(), 1000)).expect("a list")
+    fn list(path: &Path, args: Value) -> ToolResult {
+        run(&args, &ToolContext::new(path.into(), 1000)).expect("a list")
     }
 
-    fn names(output: &Output) -> Vec<&str> {
+    fn names(output: &ToolResult) -> Vec<&str> {
         let key = if output.truncated { HEAD } else { "entries" };
         output.data[key].as_array().expect("entries").iter().filter_map(|entry| entry["name"].as_str()).collect()
     }
@@ -495,7 +495,7 @@ mod tests {
         let dir = directory();
         fs::write(dir.path().join("f"), "").expect("a file");
         let error =
-            |name: &str| run(&json!({}), &Context::new(dir.path().join(name).into(), 9)).expect_err("no directory");
+            |name: &str| run(&json!({}), &ToolContext::new(dir.path().join(name).into(), 9)).expect_err("no directory");
         assert!(matches!(error("f"), ToolError::NotADirectory { .. }));
         assert_eq!(error("gone").errno(), Some(libc::ENOENT));
     }

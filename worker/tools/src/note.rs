@@ -5,8 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::arguments::required_text;
-use super::write::{Missing, Target};
-use super::{Context, Contract, Kind, Output, ToolError, edit, name_path};
+use super::write::{MissingPath, WriteTarget};
+use super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult, edit, name_path};
 
 /// Where notes are kept, below the workspace.
 pub const FILE: &str = ".deepseek/notes.md";
@@ -36,7 +36,7 @@ pub const CONTRACT: Contract = Contract {
   },
   "required": ["path", "bytes"]
 }"#,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -45,9 +45,9 @@ pub const CONTRACT: Contract = Contract {
 ///
 /// # Errors
 /// The operation that failed; the file is as it was.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let note = required_text(args, "content")?;
-    let target = Target::find(&ctx.path, Missing::Made, ctx.links)?;
+    let target = WriteTarget::find(&ctx.path, MissingPath::Made, ctx.links)?;
     let (before, stat) = match target.replaces {
         Some(_) => edit::content(&target, &ctx.path).map(|(before, stat)| (before, Some(stat)))?,
         None => (Vec::new(), None),
@@ -58,5 +58,5 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let mut data = Map::new();
     name_path(&mut data, &ctx.path);
     data.insert("bytes".to_owned(), (before.len() + added.len()).into());
-    Ok(Output::of(Value::Object(data), false))
+    Ok(ToolResult::of(Value::Object(data), false))
 }

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use callgate_policy::path::HostPath;
 use serde_json::{Map, Value};
 
-use super::{Context, HEAD, Output, ToolError};
+use super::{HEAD, ToolContext, ToolError, ToolResult};
 
 /// How wide a number is. Without it nothing is numbered.
 pub const NUMBER_LINES: &str = "number_lines";
@@ -52,14 +52,14 @@ pub(super) fn refuse_by_name(args: &Value, path: &HostPath) -> Result<(), ToolEr
 }
 
 /// The result of `read` with its lines numbered, if that was asked for.
-pub(super) fn number(args: &Value, ctx: &Context, output: Output) -> Result<Output, ToolError> {
+pub(super) fn number(args: &Value, ctx: &ToolContext, output: ToolResult) -> Result<ToolResult, ToolError> {
     let Some(width) = args[NUMBER_LINES].as_u64().and_then(|width| usize::try_from(width).ok()) else {
         return Ok(output);
     };
-    let Output { data: Value::Object(mut data), truncated, rest, lost } = output else { return Ok(output) };
+    let ToolResult { data: Value::Object(mut data), truncated, rest, lost } = output else { return Ok(output) };
     let name = if truncated { HEAD } else { "content" };
     let Some(Value::String(text)) = data.get(name).cloned() else {
-        return Ok(Output { data: data.into(), truncated, rest, lost });
+        return Ok(ToolResult { data: data.into(), truncated, rest, lost });
     };
     if data.get("encoding").and_then(Value::as_str) != Some("utf-8") {
         return Err(ToolError::NotText { path: ctx.path.clone(), why: format!("it begins with {}", hex(&text)) });
@@ -72,7 +72,7 @@ pub(super) fn number(args: &Value, ctx: &Context, output: Output) -> Result<Outp
         let _infallible = write!(numbered, "\nShowing lines {first}–{last} of {total}");
     }
     data.insert(name.to_owned(), numbered.into());
-    Ok(Output { data: data.into(), truncated, rest, lost })
+    Ok(ToolResult { data: data.into(), truncated, rest, lost })
 }
 
 /// The lines with their numbers, and the number of the last.
@@ -92,7 +92,7 @@ fn numbered(text: &str, first: u64, (width, most): (usize, usize)) -> (String, u
 }
 
 /// How many lines the file has, as text.
-fn total(data: &mut Map<String, Value>, ctx: &Context) -> Result<String, ToolError> {
+fn total(data: &mut Map<String, Value>, ctx: &ToolContext) -> Result<String, ToolError> {
     if let Some(total) = data.get("total_lines").and_then(Value::as_u64) {
         return Ok(total.to_string());
     }
@@ -104,7 +104,7 @@ fn total(data: &mut Map<String, Value>, ctx: &Context) -> Result<String, ToolErr
 }
 
 /// Counts the lines of a file, and says whether those are all.
-fn count(ctx: &Context) -> Result<(u64, bool), ToolError> {
+fn count(ctx: &ToolContext) -> Result<(u64, bool), ToolError> {
     let failed = |source| ToolError::Read { path: ctx.path.clone(), source };
     let (file, _) = super::read::open(&ctx.path, ctx.links)?;
     let (mut file, mut chunk) = (file.take(COUNT_MAX), vec![0; 64 * 1024]);
@@ -129,7 +129,7 @@ fn hex(base64: &str) -> String {
 }
 
 /// The lines of a definition, first and last, if one is asked for.
-pub(super) fn lines_of_symbol(args: &Value, ctx: &Context) -> Result<Option<(u64, u64)>, ToolError> {
+pub(super) fn lines_of_symbol(args: &Value, ctx: &ToolContext) -> Result<Option<(u64, u64)>, ToolError> {
     let Some(symbol) = args[SYMBOL].as_str() else { return Ok(None) };
     let (file, _) = super::read::open(&ctx.path, ctx.links)?;
     let text = beginning(file, &ctx.path)?;

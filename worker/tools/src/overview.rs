@@ -12,8 +12,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::arguments::integer;
-use super::search::{Chosen, First, Trouble, Visitor, open_found, path_of, sort_key, walk};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path};
+use super::search::{Chosen, FirstFew, Trouble, Visitor, open_found, path_of, sort_key, walk};
+use super::{Contract, HEAD, SyscallNeed, ToolContext, ToolError, ToolResult, name_path};
 
 mod languages;
 
@@ -30,7 +30,7 @@ pub const CONTRACT: Contract = Contract {
         that .gitignore, .ignore or .rgignore exclude. Binary files count without lines. Links are not followed.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Searches,
+    kind: SyscallNeed::Searches,
     run,
     files: None,
 };
@@ -99,11 +99,11 @@ const ENTRY: usize = 64;
 ///
 /// # Errors
 /// If it is no directory, or cannot be looked at.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let depth = integer(args, "depth", 1, "a whole number from 1 to 20")?.unwrap_or(3).min(20);
     let depth = usize::try_from(depth).unwrap_or(20);
     ctx.require_directory()?;
-    let (counts, trouble) = walk(ctx, &Chosen::all(), || Counts::new(ctx.path.as_path(), depth))?;
+    let (counts, trouble) = walk(ctx, &Chosen::all(), || ThreadCounts::new(ctx.path.as_path(), depth))?;
     let mut total = Sum::default();
     let mut languages: BTreeMap<&'static str, Sum> = BTreeMap::new();
     let mut directories: BTreeMap<Vec<u8>, Sum> = BTreeMap::new();
@@ -114,7 +114,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         is_short |= one.is_short;
     }
     languages.values().for_each(|sum| total.add(sum));
-    let (files, lost) = First::of_all(NAMES_MAX, counts.into_iter().map(|one| one.files));
+    let (files, lost) = FirstFew::of_all(NAMES_MAX, counts.into_iter().map(|one| one.files));
     let tree = tree(&files, &directories);
     let at = tree.floor_char_boundary(SHOWN_MAX.min(ctx.limit).min(tree.len()));
     let (shown, rest) = tree.split_at(at);
@@ -132,7 +132,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     }
     Trouble::tell(trouble, &mut data);
     let truncated = !rest.is_empty();
-    Ok(Output { data: Value::Object(data), truncated, rest: rest.as_bytes().to_vec(), lost: lost || is_short })
+    Ok(ToolResult { data: Value::Object(data), truncated, rest: rest.as_bytes().to_vec(), lost: lost || is_short })
 }
 
 /// Files, counted.
@@ -157,7 +157,7 @@ impl Sum {
 }
 
 /// Counts of one thread.
-struct Counts<'a> {
+struct ThreadCounts<'a> {
     top: &'a Path,
     depth: usize,
     languages: BTreeMap<&'static str, Sum>,
@@ -168,13 +168,13 @@ struct Counts<'a> {
     /// There were more directories than there is room for.
     is_short: bool,
     /// Those that the tree names.
-    files: First<u64>,
+    files: FirstFew<u64>,
 }
 
-impl<'a> Counts<'a> {
+impl<'a> ThreadCounts<'a> {
     fn new(top: &'a Path, depth: usize) -> Self {
         let (languages, directories) = (BTreeMap::new(), BTreeMap::new());
-        Self { top, depth, languages, directories, taken: 0, is_short: false, files: First::new(NAMES_MAX) }
+        Self { top, depth, languages, directories, taken: 0, is_short: false, files: FirstFew::new(NAMES_MAX) }
     }
 
     /// Counts a file for each directory above it that is shown.
@@ -202,7 +202,7 @@ impl<'a> Counts<'a> {
     }
 }
 
-impl Visitor for Counts<'_> {
+impl Visitor for ThreadCounts<'_> {
     fn file(&mut self, path: &Path, _: bool, trouble: &mut Trouble) {
         let language = languages::of(path);
         let sum = match open_found(path).and_then(|file| file.map(counted).transpose()) {
@@ -280,8 +280,8 @@ mod tests {
 
     use super::*;
 
-    fn overview(dir: &TempDir, args: &Value) -> Output {
-        run(args, &Context::new(dir.path().into(), 200 * 1024)).expect("it is there")
+    fn overview(dir: &TempDir, args: &Value) -> ToolResult {
+        run(args, &ToolContext::new(dir.path().into(), 200 * 1024)).expect("it is there")
     }
 
     fn write(dir: &TempDir, name: &str, text: &[u8]) {
@@ -320,7 +320,7 @@ mod tests {
             (&json!(5), &json!(6), &json!(41))
         );
         assert!(!output.truncated && output.data.get("incomplete").is_none());
-        let error = run(&json!({}), &Context::new(dir.path().join("what").into(), 10)).expect_err("a file");
+        let error = run(&json!({}), &ToolContext::new(dir.path().join("what").into(), 10)).expect_err("a file");
         assert!(matches!(error, ToolError::NotADirectory { .. }), "{error}");
     }
 

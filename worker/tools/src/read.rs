@@ -23,9 +23,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{integer, is_told};
-use super::write::{Missing, open_parent_without_links, split};
+use super::write::{MissingPath, open_parent_without_links, split};
 use super::{
-    Context, Contract, FileKind, Files, HEAD, Kind, Links, Needs, Output, ToolError, name_path, numbered, results,
+    Contract, FileKind, FileNeed, HEAD, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult,
+    name_path, numbered, results,
 };
 
 /// The arguments of `read`.
@@ -70,9 +71,9 @@ pub const CONTRACT: Contract = Contract {
         files are read; list a directory with glob.",
     schema: READ_SCHEMA,
     output: results::READ,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::locked(Needs::Read)),
+    files: Some(FileNeed::locked(Needs::Read)),
 };
 
 /// Word of a surface to the worker to say of a PDF: that it is one, in place of what is in it (X2-13). The supervisor
@@ -86,7 +87,7 @@ const CHUNK: usize = 64 * 1024;
 /// # Errors
 ///
 /// A range that makes no sense or lies outside the file, a path that is no regular file, or the kernel's refusal.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     numbered::refuse_by_name(args, &ctx.path)?;
     let range = match numbered::lines_of_symbol(args, ctx)? {
         Some((start, end)) => Range::Lines { start, end: Some(end) },
@@ -94,7 +95,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     };
     let (file, before) = open(&ctx.path, ctx.links)?;
     if is_told(args, PDF) && is_pdf(&ctx.path, &file) {
-        return Ok(Output::of(json!({ PDF: true }), false));
+        return Ok(ToolResult::of(json!({ PDF: true }), false));
     }
     let limit = ctx.limit.clamp(4, 1 << 30); // 4: the longest character, so that each call makes progress
     let found = match range {
@@ -155,7 +156,7 @@ impl Range {
 /// It is looked at first, because opening can have effects: it lets the writer of a FIFO go on, rewinds a tape, arms a
 /// watchdog. It is looked at again once open, because the name may have been given to something else in between;
 /// O_NONBLOCK keeps that from hanging (fifo(7), open(2)), and O_NOCTTY from taking a terminal.
-pub(super) fn open(path: &HostPath, links: Links) -> Result<(File, Stat), ToolError> {
+pub(super) fn open(path: &HostPath, links: LinkTreatment) -> Result<(File, Stat), ToolError> {
     let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
     let regular = |stat: Stat| match FileKind::of_other(stat.st_mode) {
         None => Ok(stat),
@@ -163,13 +164,13 @@ pub(super) fn open(path: &HostPath, links: Links) -> Result<(File, Stat), ToolEr
     };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match links {
-        Links::Followed => {
+        LinkTreatment::Followed => {
             regular(rustix::fs::stat(path.as_path()).map_err(failed)?)?;
             rustix::io::retry_on_intr(|| rustix::fs::open(path.as_path(), flags, Mode::empty())).map_err(failed)?
         }
-        Links::Refused => {
+        LinkTreatment::Refused => {
             let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-            let directory = open_parent_without_links(parent, Missing::IsAnError).map_err(failed)?;
+            let directory = open_parent_without_links(parent, MissingPath::IsAnError).map_err(failed)?;
             regular(rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
             let flags = flags | OFlags::NOFOLLOW;
             rustix::io::retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty())).map_err(failed)?
@@ -186,7 +187,7 @@ fn changed(before: &Stat, after: &Stat) -> bool {
 }
 
 /// Bytes that were read, before they are cut and encoded.
-struct Found {
+struct ReadBytes {
     /// At most one byte more than the limit, which says that there is more.
     bytes: Vec<u8>,
     /// Where the first of them lies in the file.
@@ -197,8 +198,8 @@ struct Found {
     size: Option<u64>,
 }
 
-impl Found {
-    fn into_output(mut self, path: &HostPath, limit: usize, changed: bool) -> Output {
+impl ReadBytes {
+    fn into_output(mut self, path: &HostPath, limit: usize, changed: bool) -> ToolResult {
         let (kept, is_text) = cut(&self.bytes, limit);
         let truncated = kept < self.bytes.len();
         self.bytes.truncate(kept);
@@ -229,7 +230,7 @@ impl Found {
         if truncated {
             data.insert("next_byte_offset".to_owned(), next.into());
         }
-        Output::of(Value::Object(data), truncated)
+        ToolResult::of(Value::Object(data), truncated)
     }
 }
 
@@ -260,7 +261,7 @@ fn lines(
     start: u64,
     end: Option<u64>,
     limit: usize,
-) -> Result<Found, ToolError> {
+) -> Result<ReadBytes, ToolError> {
     let failed = |source| ToolError::Read { path: path.clone(), source };
     let stat_size = u64::try_from(stat.st_size).unwrap_or(0);
     // A small file needs no more than itself; each page touched is a fault in a process that was just forked.
@@ -322,7 +323,7 @@ fn lines(
         return Err(ToolError::StartPastEnd { path: path.clone(), start_line: start, total_lines });
     }
     let size = if at_end { Some(reached) } else { Some(stat_size).filter(|&size| size > 0) };
-    Ok(Found { bytes: kept, offset, start_line: Some(start), total_lines, size })
+    Ok(ReadBytes { bytes: kept, offset, start_line: Some(start), total_lines, size })
 }
 
 /// The bytes from `offset`, fetched where they lie.
@@ -333,7 +334,7 @@ fn bytes(
     offset: u64,
     length: Option<u64>,
     limit: usize,
-) -> Result<Found, ToolError> {
+) -> Result<ReadBytes, ToolError> {
     let failed = |source| ToolError::Read { path: path.clone(), source };
     let past_end = |size| ToolError::OffsetPastEnd { path: path.clone(), byte_offset: offset, size };
     let size = u64::try_from(stat.st_size).unwrap_or(0);
@@ -368,7 +369,7 @@ fn bytes(
         0 => (at_end && offset == 0).then_some(0),
         _ => Some(size),
     };
-    Ok(Found { bytes, offset, start_line: None, total_lines: None, size })
+    Ok(ReadBytes { bytes, offset, start_line: None, total_lines: None, size })
 }
 
 fn read_some(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
@@ -422,23 +423,23 @@ mod tests {
     /// X2-13: by its name or by how it begins, and only if a surface wants to know.
     #[test]
     fn x2_13_a_pdf_is_known_by_its_name_or_by_how_it_begins() {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let told = json!({ PDF: 1 });
         for (name, content, is_pdf) in
             [("a.PDF", "", true), ("b", "%PDF-1.4", true), ("c", "%PDF", false), ("d.txt", "see a.pdf", false)]
         {
             let path = scratch.path(name);
             fs::write(&path, content).expect("a file");
-            let ctx = Context::new(path.as_path().into(), DEFAULT_LIMIT);
+            let ctx = ToolContext::new(path.as_path().into(), DEFAULT_LIMIT);
             let said = run(&told, &ctx).expect("a result").data;
             assert_eq!(said == json!({ "pdf": true }), is_pdf, "{name}: {said}");
             assert_eq!(run(&json!({}), &ctx).expect("a result").data["content"], content);
         }
     }
 
-    struct Scratch(tempfile::TempDir);
+    struct ScratchDirectory(tempfile::TempDir);
 
-    impl Scratch {
+    impl ScratchDirectory {
         fn new() -> Self {
             Self(tempfile::tempdir().expect("a directory"))
         }
@@ -461,13 +462,13 @@ mod tests {
         }
     }
 
-    fn read_up_to(limit: usize, path: &Path, range: Value) -> Result<Output, ToolError> {
+    fn read_up_to(limit: usize, path: &Path, range: Value) -> Result<ToolResult, ToolError> {
         let mut args = range;
         args["path"] = "/decoy".into(); // the path of the plan counts
-        run(&args, &Context::new(HostPath::from(path), limit))
+        run(&args, &ToolContext::new(HostPath::from(path), limit))
     }
 
-    fn read(path: &Path, range: Value) -> Result<Output, ToolError> {
+    fn read(path: &Path, range: Value) -> Result<ToolResult, ToolError> {
         read_up_to(DEFAULT_LIMIT, path, range)
     }
 
@@ -489,7 +490,7 @@ mod tests {
     }
 
     /// As if the content were all.
-    fn uncut(output: &Output) -> Value {
+    fn uncut(output: &ToolResult) -> Value {
         let mut data = output.data.clone();
         let fields = data.as_object_mut().expect("an object");
         if output.truncated {
@@ -513,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_whole_file_is_returned_byte_for_byte() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         for (content, lines) in [
             ("a\nb\n", 2),
             ("a\nb", 2),
@@ -534,7 +535,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_has_no_lines() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.file("");
         for range in [json!({}), json!({ "start_line": 1 }), json!({ "end_line": 5 })] {
             assert_eq!(pathless(data(&path, range)), shape("", 1, 0, 0, 0));
@@ -548,7 +549,7 @@ mod tests {
 
     #[test]
     fn lines_are_counted_from_1_and_the_last_is_included() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let content = "one\r\ntwo\n\nfour";
         let path = dir.file(content);
         let size = content.len() as u64;
@@ -573,7 +574,7 @@ mod tests {
 
     #[test]
     fn a_range_that_makes_no_sense_is_refused() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.file("one\ntwo\n");
         for range in [
             json!({ "start_line": 1, "byte_offset": 0 }),
@@ -602,7 +603,7 @@ mod tests {
 
     #[test]
     fn a_start_past_the_end_names_the_end() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         for (content, lines) in [("one\ntwo\n", 2), ("one\ntwo", 2), ("\n", 1)] {
             let path = dir.file(content);
             for start in [lines + 1, lines + 2, u64::MAX] {
@@ -629,7 +630,7 @@ mod tests {
 
     #[test]
     fn a_range_of_bytes_is_exactly_those() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.file("aé\nb");
         let expected = json!({
             "content": "é\n", "encoding": "utf-8", "start_line": null, "end_line": null, "byte_offset": 1, "size": 5
@@ -650,7 +651,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_base64() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         for bytes in [&b"\xff\xfe\0"[..], b"text \xc3", b"\xed\xa0\x80", b"caf\xe9\n"] {
             let data = data(&dir.file(bytes), json!({}));
             assert_eq!(data["encoding"], "base64", "{bytes:?}");
@@ -666,7 +667,7 @@ mod tests {
     /// S0-44, S0-48 and C-15: at the limit nothing is cut, one byte more is.
     #[test]
     fn the_limit_cuts_one_byte_later_not_earlier() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let exact = "x".repeat(DEFAULT_LIMIT);
         let size = DEFAULT_LIMIT as u64;
         assert_eq!(pathless(data(&dir.file(&exact), json!({}))), shape(&exact, 1, 1, 1, size));
@@ -694,7 +695,7 @@ mod tests {
 
     #[test]
     fn text_is_cut_between_lines_and_else_between_characters() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let cases = [
             ("aaa\nbbb\nccc\n", 10, "aaa\nbbb\n", 2, 8),    // the third line does not fit
             ("aaa\nbbb\nccc\n", 8, "aaa\nbbb\n", 2, 8),     // the cut is the end of a line
@@ -719,7 +720,7 @@ mod tests {
 
     #[test]
     fn following_next_byte_offset_gives_the_whole_file() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let text = "zeile\n🦀größe\r\n\n".repeat(50) + &"lang".repeat(20);
         let binary: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for bytes in [text.as_bytes(), &binary] {
@@ -750,7 +751,7 @@ mod tests {
     #[test]
     fn a_file_of_one_gibibyte_is_read_in_part() {
         const GIB: u64 = 1 << 30;
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.sparse(b"one\ntwo\nthree\n", GIB);
         let before = bytes_read();
         let output = read(&path, json!({})).expect("read");
@@ -770,7 +771,7 @@ mod tests {
 
     #[test]
     fn lines_far_into_a_file_are_found_through_a_small_buffer() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         // Lines that straddle the buffer, and one that is far longer than it and the limit.
         let mut content = "0123456789\n".repeat(20_000);
         content += &"x".repeat(3 * DEFAULT_LIMIT);
@@ -790,7 +791,7 @@ mod tests {
     /// The line ranges, against the obvious way to compute them.
     #[test]
     fn line_ranges_agree_with_splitting_the_text() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         for content in ["a\n\nbb\nccc", "a\n\nbb\nccc\n", "\n\n\n", "x"] {
             let path = dir.file(content);
             let all: Vec<&str> = content.split_inclusive('\n').collect();
@@ -810,7 +811,7 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         nix::unistd::mkfifo(&dir.path("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
         let _listener = UnixListener::bind(dir.path("socket")).expect("a socket");
         symlink("fifo", dir.path("link")).expect("a link");
@@ -864,7 +865,7 @@ mod tests {
 
     #[test]
     fn links_are_followed() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         dir.file("content");
         symlink("f", dir.path("one")).expect("a link");
         symlink(dir.path("one"), dir.path("two")).expect("a link");
@@ -875,7 +876,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_says_why() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         dir.file("content");
         symlink("circle", dir.path("circle")).expect("a link");
         for (path, errno, hint) in [
@@ -895,7 +896,7 @@ mod tests {
 
     #[test]
     fn a_file_without_permission_is_eacces() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.file("content");
         let unprivileged = || {
             std::thread::scope(|scope| {
@@ -915,7 +916,7 @@ mod tests {
 
     #[test]
     fn names_of_any_bytes() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.path("new\nline");
         fs::write(&path, "x").expect("a file");
         let found = data(&path, json!({}));
@@ -934,7 +935,7 @@ mod tests {
 
     #[test]
     fn a_file_that_changes_while_it_is_read_says_so() {
-        let dir = Scratch::new();
+        let dir = ScratchDirectory::new();
         let path = dir.sparse(b"", 1 << 24);
         let range = json!({ "start_line": 1, "end_line": 1, });
         assert_eq!(read(&path, range.clone()).expect("read").data.get("changed"), None, "control: nobody writes");

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::integer;
 use super::read::open;
-use super::{Context, Contract, Files, HEAD, Kind, Needs, Output, ToolError, name_path};
+use super::{Contract, FileNeed, HEAD, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path};
 
 /// Contract of `read_csv`.
 pub const CONTRACT: Contract = Contract {
@@ -26,9 +26,9 @@ pub const CONTRACT: Contract = Contract {
         result, the first of them are `head` in place of `rows`.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
+    files: Some(FileNeed::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
 };
 
 const SCHEMA: &str = r#"{
@@ -77,7 +77,7 @@ const FILE_MAX: u64 = 4 << 30;
 ///
 /// # Errors
 /// A file that is no CSV, or that cannot be opened.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let wants = "a whole number of at least 1";
     let first = integer(args, "start_row", 1, wants)?.unwrap_or(1);
     let most = integer(args, "max_rows", 1, wants)?.unwrap_or(100);
@@ -89,7 +89,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::TooLong { path: ctx.path.clone(), size, most: FILE_MAX });
     }
     let row = Rc::new(Cell::new(ROW_MAX));
-    let bounded = Bounded { inner: file, left: Rc::clone(&row) };
+    let bounded = BoundedFile { inner: file, left: Rc::clone(&row) };
     // Rows of different lengths are shown as they are.
     let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(bounded);
     let columns = reader.headers().map_err(|error| wrong(error.to_string()))?;
@@ -134,17 +134,17 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     if let Some(next) = next {
         data.insert("next_row".to_owned(), next.into());
     }
-    Ok(Output::of(Value::Object(data), was_cut))
+    Ok(ToolResult::of(Value::Object(data), was_cut))
 }
 
 /// A file of which no more is read than is left.
-struct Bounded {
+struct BoundedFile {
     inner: File,
     /// Bytes that a row may still have.
     left: Rc<Cell<u64>>,
 }
 
-impl Read for Bounded {
+impl Read for BoundedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX).min(buffer.len());
         if most == 0 && !buffer.is_empty() {
@@ -187,7 +187,7 @@ mod tests {
     fn read(text: &str, args: Value, limit: usize) -> Result<Value, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let ctx = Context::new(file.path().into(), limit);
+        let ctx = ToolContext::new(file.path().into(), limit);
         run(&args, &ctx).map(|output| output.data).map_err(|error| error.text())
     }
 
@@ -216,7 +216,7 @@ mod tests {
         assert!(read("n\n\u{0}", json!({}), 60).is_ok(), "the control");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"n\n\xff\xfe\n").unwrap();
-        let error = run(&json!({}), &Context::new(file.path().into(), 60)).unwrap_err();
+        let error = run(&json!({}), &ToolContext::new(file.path().into(), 60)).unwrap_err();
         assert!(error.text().contains("is not text"), "{}", error.text());
     }
 

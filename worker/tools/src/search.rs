@@ -27,7 +27,7 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value, json};
 
 use super::arguments::list_of_text;
-use super::{Context, FileKind, ToolError};
+use super::{FileKind, ToolContext, ToolError};
 
 /// The most bytes of a result that are shown, whatever the number of its entries: a bound for what a supervisor takes.
 pub(super) const HEAD_MAX: usize = 1024 * 1024;
@@ -109,7 +109,7 @@ impl Chosen {
     ///
     /// # Errors
     /// A pattern that makes no sense.
-    pub(super) fn within_told(mut self, args: &Value, ctx: &Context) -> Result<Self, ToolError> {
+    pub(super) fn within_told(mut self, args: &Value, ctx: &ToolContext) -> Result<Self, ToolError> {
         let included = list_of_text(args, INCLUDE)?;
         if !included.is_empty() {
             if self.pattern.is_empty() {
@@ -124,7 +124,7 @@ impl Chosen {
     /// Selection by what `rg --glob` takes, but that a wildcard matches nothing that is hidden or ignored. Only what
     /// the pattern spells out is taken whatever leaves it out: the directories that it begins with (`.git/**`,
     /// `target/**/*.d`), and a last name that has no wildcard or begins with a dot (`.env`, `debug.log`, `.env*`).
-    pub(super) fn by(ctx: &Context, argument: &'static str, glob: &str) -> Result<Self, ToolError> {
+    pub(super) fn by(ctx: &ToolContext, argument: &'static str, glob: &str) -> Result<Self, ToolError> {
         let bad =
             |reason: String| ToolError::Pattern { argument, pattern: super::message::shorten(&glob.into()), reason };
         let base = ctx.path.as_path();
@@ -157,7 +157,7 @@ impl Chosen {
 }
 
 /// Patterns, relative to the directory that is searched.
-fn overrides(ctx: &Context, argument: &'static str, globs: &[impl AsRef<str>]) -> Result<Override, ToolError> {
+fn overrides(ctx: &ToolContext, argument: &'static str, globs: &[impl AsRef<str>]) -> Result<Override, ToolError> {
     let mut builder = OverrideBuilder::new(ctx.path.as_path());
     for glob in globs.iter().map(AsRef::as_ref) {
         let bad = |error: ignore::Error| ToolError::Pattern {
@@ -195,15 +195,15 @@ fn is_name(part: &str) -> bool {
 }
 
 /// Where a walk begins.
-struct Start {
+struct WalkStart {
     path: PathBuf,
     /// An ignore file leaves it out, so that what they say of the names in it does not count either.
     is_ignored: bool,
 }
 
 /// Where a walk for these files begins, of what was granted. Links are not followed.
-fn starts(roots: &[&HostPath], chosen: &Chosen) -> Vec<Start> {
-    let as_granted = |path: &Path| Start { path: path.to_owned(), is_ignored: false };
+fn starts(roots: &[&HostPath], chosen: &Chosen) -> Vec<WalkStart> {
+    let as_granted = |path: &Path| WalkStart { path: path.to_owned(), is_ignored: false };
     let Some(below) = &chosen.below else {
         return roots.iter().map(|root| as_granted(root.as_path())).collect();
     };
@@ -217,7 +217,7 @@ fn starts(roots: &[&HostPath], chosen: &Chosen) -> Vec<Start> {
         };
         // The last one is the root itself.
         let leads = parts[..parts.len() - 1].iter().all(is_directory);
-        leads.then(|| Start { path: below.clone(), is_ignored: is_ignored(root, below) })
+        leads.then(|| WalkStart { path: below.clone(), is_ignored: is_ignored(root, below) })
     };
     roots.iter().filter_map(start).collect()
 }
@@ -244,7 +244,7 @@ pub(super) fn walk_builder(root: &Path) -> WalkBuilder {
 /// # Errors
 /// If `ctx.path` itself cannot be looked at.
 pub(super) fn walk<V: Visitor>(
-    ctx: &Context,
+    ctx: &ToolContext,
     chosen: &Chosen,
     make: impl Fn() -> V,
 ) -> Result<(Vec<V>, Vec<Trouble>), ToolError> {
@@ -317,7 +317,7 @@ fn may_have(threads: usize) -> bool {
 
 /// One thread of a walk.
 struct Walker<'a, V> {
-    ctx: &'a Context,
+    ctx: &'a ToolContext,
     chosen: &'a Chosen,
     visitor: V,
     trouble: Trouble,
@@ -406,7 +406,7 @@ pub(super) fn open_found(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// The first of what comes in any order, as much of it as is kept.
-pub(super) struct First<T> {
+pub(super) struct FirstFew<T> {
     found: Vec<(Vec<u8>, usize, T)>,
     size: usize,
     most: usize,
@@ -416,7 +416,7 @@ pub(super) struct First<T> {
     lost: bool,
 }
 
-impl<T> First<T> {
+impl<T> FirstFew<T> {
     /// Keeps about `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         Self { found: Vec::new(), size: 0, most, bound: None, lost: false }
@@ -471,7 +471,7 @@ impl<T> First<T> {
 
 /// A result's entries: those that are shown, and those that it has no room for.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct ShownEntries {
     pub(super) head: Vec<Value>,
     pub(super) size: usize,
     /// One entry to a line, as JSON.
@@ -479,7 +479,7 @@ pub(super) struct Shown {
     pub(super) lost: bool,
 }
 
-impl Shown {
+impl ShownEntries {
     /// True if another would still be kept.
     pub(super) fn takes_more(&self) -> bool {
         self.rest.len() < REST_MAX
@@ -529,7 +529,7 @@ mod tests {
     }
 
     fn found(dir: &Path, tool: &str, args: &Value) -> Vec<String> {
-        let ctx = Context { threads: 2, ..Context::new(dir.into(), 1000) };
+        let ctx = ToolContext { threads: 2, ..ToolContext::new(dir.into(), 1000) };
         let data = super::super::run(tool, args, &ctx).expect("a result").data;
         let list = if tool == "glob" { &data["paths"] } else { &data["matches"] };
         let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).expect("a path").to_owned();
@@ -579,7 +579,8 @@ mod tests {
         for args in [json!({ INCLUDE: ["a{"] }), json!({ EXCLUDE: ["[z-a]"] }), json!({ INCLUDE: "*.rs" })] {
             let mut args = args;
             args["pattern"] = "needle".into();
-            let error = super::super::run("grep", &args, &Context::new(dir.path().into(), 9)).expect_err("no pattern");
+            let error =
+                super::super::run("grep", &args, &ToolContext::new(dir.path().into(), 9)).expect_err("no pattern");
             assert!(matches!(error, ToolError::Pattern { .. } | ToolError::Argument { .. }), "{error}");
         }
     }

@@ -20,9 +20,9 @@ use callgate_policy::shell::{Assignment, LINE_MAX, Line, Nest, Piece, Redirect, 
 use serde_json::Value;
 use tree_sitter::Node;
 
-use self::lex::{Found, Until, ends_word, unknown};
+use self::lex::{FoundSubstitution, Until, ends_word, unknown};
 use super::arguments::required_text;
-use super::{Output, ToolError};
+use super::{ToolError, ToolResult};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "shell";
@@ -36,10 +36,10 @@ const COMMANDS_MAX: usize = 4096;
 ///
 /// # Errors
 /// An argument that is not text. A line that is not understood is a result.
-pub fn run(args: &Value) -> Result<Output, ToolError> {
+pub fn run(args: &Value) -> Result<ToolResult, ToolError> {
     let line = understand(required_text(args, "command")?);
     let data = serde_json::to_value(line).unwrap_or(Value::Null);
-    Ok(Output::of(data, false))
+    Ok(ToolResult::of(data, false))
 }
 
 /// Commands of a command line. Total: it ends for every text, and never panics.
@@ -65,7 +65,8 @@ pub fn understand(src: &str) -> Line {
     if root.has_error() {
         return Line::unknown("it is not bash, or not as this grammar knows it", first_error(root).unwrap_or(0));
     }
-    let mut walk = Walk { src, line: Line::default(), within: Vec::new(), depth: 0, pipelines: 0, limit: src.len() };
+    let mut walk =
+        ShellWalk { src, line: Line::default(), within: Vec::new(), depth: 0, pipelines: 0, limit: src.len() };
     if let Err(unknown) = walk.program(root) {
         walk.line.unknown = Some(unknown);
     } else if let Some(set) = read_otherwise(&walk.line) {
@@ -123,7 +124,7 @@ const RESERVED: &[&str] = &[
     "function", "{", "}", "!", "[[", "]]", "coproc",
 ];
 
-struct Walk<'a> {
+struct ShellWalk<'a> {
     src: &'a str,
     line: Line,
     within: Vec<Nest>,
@@ -133,9 +134,9 @@ struct Walk<'a> {
     limit: usize,
 }
 
-type Step<T = ()> = Result<T, Unknown>;
+type ShellStep<T = ()> = Result<T, Unknown>;
 
-impl<'a> Walk<'a> {
+impl<'a> ShellWalk<'a> {
     fn text(&self, node: Node<'_>) -> &'a str {
         self.src.get(node.byte_range()).unwrap_or_default()
     }
@@ -150,7 +151,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A node's children, if there is nothing else in it.
-    fn children<'t>(&self, node: Node<'t>) -> Step<Vec<Node<'t>>> {
+    fn children<'t>(&self, node: Node<'t>) -> ShellStep<Vec<Node<'t>>> {
         let mut cursor = node.walk();
         let children: Vec<Node<'t>> = node.children(&mut cursor).collect();
         let mut end = node.start_byte();
@@ -168,7 +169,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Children, where a line's end would be the end of the command for bash.
-    fn inline<'t>(&self, node: Node<'t>) -> Step<Vec<Node<'t>>> {
+    fn inline<'t>(&self, node: Node<'t>) -> ShellStep<Vec<Node<'t>>> {
         let children = self.children(node)?;
         for pair in children.windows(2) {
             self.same_line(pair[0].end_byte(), pair[1].start_byte())?;
@@ -176,7 +177,7 @@ impl<'a> Walk<'a> {
         Ok(children)
     }
 
-    fn same_line(&self, from: usize, to: usize) -> Step {
+    fn same_line(&self, from: usize, to: usize) -> ShellStep {
         let gap = self.src.get(from..to).unwrap_or("\n");
         if gap.replace("\\\n", "").contains('\n') {
             Err(unknown("a command that goes on behind a line's end", from))
@@ -186,7 +187,7 @@ impl<'a> Walk<'a> {
     }
 
     /// There is nothing but blanks and line ends from one place to another.
-    fn blank(&self, from: usize, to: usize) -> Step {
+    fn blank(&self, from: usize, to: usize) -> ShellStep {
         let gap = self.src.get(from..to).unwrap_or("?");
         // Continuations have been judged for the whole line.
         if gap.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\\'))
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
         Err(unknown("text that the grammar passes over", from))
     }
 
-    fn push(&mut self) -> Step<usize> {
+    fn push(&mut self) -> ShellStep<usize> {
         if self.line.commands.len() >= COMMANDS_MAX {
             return Err(unknown(format!("more than {COMMANDS_MAX} commands"), 0));
         }
@@ -205,28 +206,28 @@ impl<'a> Walk<'a> {
         Ok(self.line.commands.len() - 1)
     }
 
-    fn inside(&mut self, nest: Nest, work: impl FnOnce(&mut Self) -> Step) -> Step {
+    fn inside(&mut self, nest: Nest, work: impl FnOnce(&mut Self) -> ShellStep) -> ShellStep {
         self.within.push(nest);
         let done = work(self);
         self.within.pop();
         done
     }
 
-    fn program(&mut self, root: Node<'_>) -> Step {
+    fn program(&mut self, root: Node<'_>) -> ShellStep {
         self.blank(0, root.start_byte())?;
         self.blank(root.end_byte(), self.src.len())?;
         self.statements(self.children(root)?)
     }
 
     /// Statements with what separates them.
-    fn statements(&mut self, nodes: Vec<Node<'_>>) -> Step {
+    fn statements(&mut self, nodes: Vec<Node<'_>>) -> ShellStep {
         nodes.into_iter().try_for_each(|node| match node.kind() {
             ";" | "&" | "\n" => Ok(()),
             _ => self.statement(node),
         })
     }
 
-    fn statement(&mut self, node: Node<'_>) -> Step {
+    fn statement(&mut self, node: Node<'_>) -> ShellStep {
         self.depth += 1;
         let done = if self.depth > DEPTH_MAX {
             Err(unknown(format!("more than {DEPTH_MAX} levels"), node.start_byte()))
@@ -237,7 +238,7 @@ impl<'a> Walk<'a> {
         done
     }
 
-    fn statement_of_a_kind(&mut self, node: Node<'_>) -> Step {
+    fn statement_of_a_kind(&mut self, node: Node<'_>) -> ShellStep {
         match node.kind() {
             "comment" => self.comment(node),
             "command" | "declaration_command" | "unset_command" => self.command(node),
@@ -261,7 +262,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A comment is one for bash only where a word could begin.
-    fn comment(&self, node: Node<'_>) -> Step {
+    fn comment(&self, node: Node<'_>) -> ShellStep {
         let before = node.start_byte().checked_sub(1).and_then(|at| self.at(at));
         let escaped = node.start_byte().checked_sub(2).and_then(|at| self.at(at)) == Some(b'\\');
         let begins = before.is_none_or(|byte| ends_word(byte) && (byte == b'\n' || !escaped));
@@ -273,7 +274,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Statements between words of the grammar.
-    fn framed(&mut self, node: Node<'_>, open: &[&str], close: &[&str]) -> Step {
+    fn framed(&mut self, node: Node<'_>, open: &[&str], close: &[&str]) -> ShellStep {
         let mut children = self.children(node)?;
         let odd = || unknown("a construct that is not understood here", node.start_byte());
         if !close.is_empty() && !children.pop().is_some_and(|last| close.contains(&last.kind())) {
@@ -299,7 +300,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `a && b || c` leans to the left, as deep as it is long: its spine is gone down without recursion.
-    fn list(&mut self, node: Node<'_>) -> Step {
+    fn list(&mut self, node: Node<'_>) -> ShellStep {
         let mut right = Vec::new();
         let mut next = node;
         loop {
@@ -322,7 +323,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The stages of a pipeline; of one that goes on behind a here-document's name, with the commands that are its first.
-    fn pipeline(&mut self, node: Node<'_>, first: Option<(u32, u32)>) -> Step {
+    fn pipeline(&mut self, node: Node<'_>, first: Option<(u32, u32)>) -> ShellStep {
         let (id, mut stage) = first.unwrap_or_else(|| {
             self.pipelines += 1;
             (self.pipelines, 0)
@@ -341,7 +342,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn branches(&mut self, node: Node<'_>) -> Step {
+    fn branches(&mut self, node: Node<'_>) -> ShellStep {
         self.children(node)?.into_iter().try_for_each(|child| match child.kind() {
             "if" | "then" | "elif" | "else" | "fi" | ";" | "&" | "\n" => Ok(()),
             _ => self.statement(child),
@@ -349,7 +350,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `for x in …` gives a variable values; so does `select`.
-    fn for_each(&mut self, node: Node<'_>) -> Step {
+    fn for_each(&mut self, node: Node<'_>) -> ShellStep {
         let children = self.children(node)?;
         let mut name = None;
         let mut values = Vec::new();
@@ -370,7 +371,7 @@ impl<'a> Walk<'a> {
         self.inside(Nest::Loop, |walk| walk.statements(body))
     }
 
-    fn case(&mut self, node: Node<'_>) -> Step {
+    fn case(&mut self, node: Node<'_>) -> ShellStep {
         let mut values = Vec::new();
         let mut items = Vec::new();
         for child in self.children(node)? {
@@ -399,7 +400,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn function(&mut self, node: Node<'_>) -> Step {
+    fn function(&mut self, node: Node<'_>) -> ShellStep {
         let mut name = None;
         let mut body = Vec::new();
         for child in self.children(node)? {
@@ -415,7 +416,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `[ … ]` and `[[ … ]]`: words like those of other commands, where nothing in them is an operator to bash.
-    fn test(&mut self, node: Node<'_>) -> Step {
+    fn test(&mut self, node: Node<'_>) -> ShellStep {
         let text = self.text(node);
         let (open, close) = if text.starts_with("[[") { ("[[", "]]") } else { ("[", "]") };
         if !text.starts_with('[') || !text.ends_with(close) {
@@ -461,13 +462,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn assignments(&mut self, node: Node<'_>) -> Step {
+    fn assignments(&mut self, node: Node<'_>) -> ShellStep {
         let of = self.push()?;
         let nodes = if node.kind() == "variable_assignments" { self.inline(node)? } else { vec![node] };
         self.parts(&nodes, of)
     }
 
-    fn command(&mut self, node: Node<'_>) -> Step {
+    fn command(&mut self, node: Node<'_>) -> ShellStep {
         let of = self.push()?;
         let children = self.inline(node)?;
         self.parts(&children, of)?;
@@ -478,7 +479,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Parts of a simple command, in the order of the text.
-    fn parts(&mut self, children: &[Node<'_>], of: usize) -> Step {
+    fn parts(&mut self, children: &[Node<'_>], of: usize) -> ShellStep {
         let mut rest = children;
         while let Some((node, behind)) = rest.split_first() {
             rest = match node.kind() {
@@ -514,7 +515,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The name of a command is not what bash would take for something else.
-    fn check_name(&self, node: Node<'_>) -> Step {
+    fn check_name(&self, node: Node<'_>) -> ShellStep {
         let raw = self.text(node);
         if RESERVED.contains(&raw) {
             return Err(unknown(format!("`{raw}` where a command's name is expected"), node.start_byte()));
@@ -527,12 +528,17 @@ impl<'a> Walk<'a> {
     }
 
     /// The word that the first of these nodes begins, and the nodes behind it.
-    fn word<'n, 't>(&mut self, nodes: &'n [Node<'t>], of: usize) -> Step<(Word, &'n [Node<'t>])> {
+    fn word<'n, 't>(&mut self, nodes: &'n [Node<'t>], of: usize) -> ShellStep<(Word, &'n [Node<'t>])> {
         let Some(first) = nodes.first() else { return Err(unknown("a word is missing", self.src.len())) };
         self.word_from(first.start_byte(), nodes, of)
     }
 
-    fn word_from<'n, 't>(&mut self, start: usize, nodes: &'n [Node<'t>], of: usize) -> Step<(Word, &'n [Node<'t>])> {
+    fn word_from<'n, 't>(
+        &mut self,
+        start: usize,
+        nodes: &'n [Node<'t>],
+        of: usize,
+    ) -> ShellStep<(Word, &'n [Node<'t>])> {
         // The grammar may cut a word in two; what touches belongs together.
         let mut touching = 0;
         let mut end = start;
@@ -560,7 +566,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Words one after the other.
-    fn words(&mut self, mut nodes: &[Node<'_>], of: usize) -> Step<Vec<Word>> {
+    fn words(&mut self, mut nodes: &[Node<'_>], of: usize) -> ShellStep<Vec<Word>> {
         let mut words = Vec::new();
         while let Some(first) = nodes.first() {
             if !is_word(first.kind()) {
@@ -576,7 +582,7 @@ impl<'a> Walk<'a> {
         Ok(words)
     }
 
-    fn assignment<'n, 't>(&mut self, nodes: &'n [Node<'t>], of: usize) -> Step<&'n [Node<'t>]> {
+    fn assignment<'n, 't>(&mut self, nodes: &'n [Node<'t>], of: usize) -> ShellStep<&'n [Node<'t>]> {
         let Some((node, behind)) = nodes.split_first() else { return Ok(nodes) };
         let raw = self.text(*node);
         let odd = || unknown("an assignment that is not plain", node.start_byte());
@@ -611,7 +617,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `2>file`, and the arguments that the grammar takes for more files.
-    fn file_redirect(&mut self, node: Node<'_>, of: usize) -> Step {
+    fn file_redirect(&mut self, node: Node<'_>, of: usize) -> ShellStep {
         let children = self.inline(node)?;
         let mut rest = children.as_slice();
         let mut fd = None;
@@ -655,7 +661,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn here_string(&mut self, node: Node<'_>, of: usize) -> Step {
+    fn here_string(&mut self, node: Node<'_>, of: usize) -> ShellStep {
         let children = self.inline(node)?;
         let Some((operator, behind)) = children.split_first().filter(|(first, _)| first.kind() == "<<<") else {
             return Err(unknown("a redirection that is not understood", node.start_byte()));
@@ -672,7 +678,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A statement and what is redirected of it. What belongs to the last command of a list is said of that.
-    fn redirected(&mut self, node: Node<'_>) -> Step {
+    fn redirected(&mut self, node: Node<'_>) -> ShellStep {
         let children = self.inline(node)?;
         let here = children.iter().find(|child| child.kind() == "heredoc_redirect").copied();
         let piped = here.is_some_and(|here| {
@@ -733,7 +739,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn here_document(&mut self, node: Node<'_>, of: usize, pipeline: Option<u32>) -> Step {
+    fn here_document(&mut self, node: Node<'_>, of: usize, pipeline: Option<u32>) -> ShellStep {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
         let odd = |why: &str| unknown(format!("a here-document {why}"), node.start_byte());
@@ -803,13 +809,13 @@ impl<'a> Walk<'a> {
     }
 
     /// The substitutions of a word or a text, in their order. Their commands are walked, as part of the command `of`.
-    fn substitutions(&mut self, node: Node<'_>, of: usize) -> Step<Vec<Found>> {
+    fn substitutions(&mut self, node: Node<'_>, of: usize) -> ShellStep<Vec<FoundSubstitution>> {
         let mut found = Vec::new();
         self.collect(node, of, 0, &mut found)?;
         Ok(found)
     }
 
-    fn collect(&mut self, node: Node<'_>, of: usize, depth: usize, found: &mut Vec<Found>) -> Step {
+    fn collect(&mut self, node: Node<'_>, of: usize, depth: usize, found: &mut Vec<FoundSubstitution>) -> ShellStep {
         if depth > DEPTH_MAX {
             return Err(unknown(format!("more than {DEPTH_MAX} levels"), node.start_byte()));
         }
@@ -830,11 +836,11 @@ impl<'a> Walk<'a> {
                 return children.into_iter().try_for_each(|child| self.collect(child, of, depth + 1, found));
             }
         };
-        found.push(Found { start: node.start_byte(), end: node.end_byte(), piece });
+        found.push(FoundSubstitution { start: node.start_byte(), end: node.end_byte(), piece });
         Ok(())
     }
 
-    fn commands_of(&mut self, node: Node<'_>, of: usize, fed: bool) -> Step {
+    fn commands_of(&mut self, node: Node<'_>, of: usize, fed: bool) -> ShellStep {
         let text = self.text(node);
         if text.starts_with('`') && text.contains(['\\', '"', '\'']) {
             // Inside, bash takes off backslashes before it reads the commands.

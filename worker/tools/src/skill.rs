@@ -5,7 +5,7 @@ use callgate_policy::skill::FrontMatter;
 use serde_json::{Value, json};
 
 use super::arguments::required_text;
-use super::{Output, ToolError};
+use super::{ToolError, ToolResult};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "front-matter";
@@ -14,11 +14,11 @@ pub const NAME: &str = "front-matter";
 ///
 /// # Errors
 /// An argument that is not text. A front matter that is none is a result.
-pub fn run(args: &Value) -> Result<Output, ToolError> {
+pub fn run(args: &Value) -> Result<ToolResult, ToolError> {
     let (text, file) = (required_text(args, "text")?, required_text(args, "file")?);
     let data = match FrontMatter::parse(text, file) {
         Ok(front) => json!({ "front": front }),
         Err(error) => json!({ "why": format!("{} (line {} of its front matter)", error.message(), error.line()) }),
     };
-    Ok(Output::of(data, false))
+    Ok(ToolResult::of(data, false))
 }

@@ -37,7 +37,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 
 use super::message::shorten;
-use super::{Context, Contract, FileKind, Files, Kind, Links, Needs, Output, ToolError, name_path, results};
+use super::{
+    Contract, FileKind, FileNeed, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path,
+    results,
+};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{
@@ -68,9 +71,9 @@ pub const CONTRACT: Contract = Contract {
         whether the file was created.",
     schema: WRITE_SCHEMA,
     output: results::WRITE,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::locked(Needs::Write)),
+    files: Some(FileNeed::locked(Needs::Write)),
 };
 
 /// The implementation of `write` where it makes new files alone (S4-14).
@@ -94,9 +97,9 @@ const MOST_LINKS: usize = 40;
 /// # Errors
 ///
 /// The operation that failed; the file is as it was. Parent directories that were made stay.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let content = content(args)?;
-    let target = Target::find(&ctx.path, Missing::Made, ctx.links)?;
+    let target = WriteTarget::find(&ctx.path, MissingPath::Made, ctx.links)?;
     target.publish(&[content], None)?;
     Ok(written(&ctx.path, content, target.replaces.is_none()))
 }
@@ -109,9 +112,9 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 /// # Errors
 ///
 /// [`ToolError::Exists`] if the name is taken; else the operation that failed. Parent directories that were made stay.
-pub fn create(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn create(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let content = content(args)?;
-    let target = Target::of_new(&ctx.path)?;
+    let target = WriteTarget::of_new(&ctx.path)?;
     target.publish(&[content], None)?;
     Ok(written(&ctx.path, content, true))
 }
@@ -126,17 +129,17 @@ fn content(args: &Value) -> Result<&[u8], ToolError> {
     }
 }
 
-fn written(path: &HostPath, content: &[u8], created: bool) -> Output {
+fn written(path: &HostPath, content: &[u8], created: bool) -> ToolResult {
     let mut data = Map::new();
     name_path(&mut data, path);
     data.insert("bytes".to_owned(), content.len().into());
     data.insert("created".to_owned(), created.into());
-    Output::of(Value::Object(data), false)
+    ToolResult::of(Value::Object(data), false)
 }
 
 /// Treatment of a path where there is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingPath {
     /// The file is made, and the directories above it.
     Made,
     /// It has to be there.
@@ -144,7 +147,7 @@ pub(super) enum Missing {
 }
 
 /// Where the content goes: a name in an open directory.
-pub(super) struct Target<'a> {
+pub(super) struct WriteTarget<'a> {
     /// As the plan granted it, for messages.
     pub(super) path: &'a HostPath,
     pub(super) directory: OwnedFd,
@@ -152,31 +155,31 @@ pub(super) struct Target<'a> {
     /// The mode of the file that is there now; `None` when there is none.
     pub(super) replaces: Option<Mode>,
     /// Treatment of a file that is there by then.
-    taken: Taken,
+    taken: TakenName,
 }
 
 /// Treatment of a file that has the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum TakenName {
     /// It is replaced.
     Replaced,
     /// It stays.
     IsAnError,
 }
 
-impl<'a> Target<'a> {
+impl<'a> WriteTarget<'a> {
     /// A name that is not taken, in a directory to which no symbolic link leads. That it is not, is said for good only when
     /// the file takes it.
     pub(super) fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-        let directory = open_parent_without_links(parent, Missing::Made)
+        let directory = open_parent_without_links(parent, MissingPath::Made)
             .map_err(|e| ToolError::Parent { path: path.clone(), source: e.into() })?;
         match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(ToolError::Exists { path: path.clone() }),
             Err(Errno::NOENT) => {}
             Err(e) => return Err(ToolError::Open { path: path.clone(), source: e.into() }),
         }
-        Ok(Self { path, directory, name: name.to_owned(), replaces: None, taken: Taken::IsAnError })
+        Ok(Self { path, directory, name: name.to_owned(), replaces: None, taken: TakenName::IsAnError })
     }
 
     /// Follows the symbolic links of the last name to where the file is or will be.
@@ -184,16 +187,16 @@ impl<'a> Target<'a> {
     /// They are read one by one, because the directory of the file is needed and the kernel only gives the file. But the
     /// kernel decides whether each may be followed (it refuses a stranger's link in a sticky directory, proc(5)
     /// `protected_symlinks`), and where an existing file is.
-    pub(super) fn find(path: &'a HostPath, missing: Missing, links: Links) -> Result<Self, ToolError> {
+    pub(super) fn find(path: &'a HostPath, missing: MissingPath, links: LinkTreatment) -> Result<Self, ToolError> {
         let open_failed = |e: Errno| ToolError::Open { path: path.clone(), source: e.into() };
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
         let parent_failed = |e: Errno| match missing {
-            Missing::Made => ToolError::Parent { path: path.clone(), source: e.into() },
-            Missing::IsAnError => open_failed(e),
+            MissingPath::Made => ToolError::Parent { path: path.clone(), source: e.into() },
+            MissingPath::IsAnError => open_failed(e),
         };
         let opened = match links {
-            Links::Followed => open_parent(CWD, parent, missing),
-            Links::Refused => open_parent_without_links(parent, missing),
+            LinkTreatment::Followed => open_parent(CWD, parent, missing),
+            LinkTreatment::Refused => open_parent_without_links(parent, missing),
         };
         let mut directory = opened.map_err(parent_failed)?;
         let mut name = name.to_owned();
@@ -206,7 +209,7 @@ impl<'a> Target<'a> {
                 Err(e) => return Err(open_failed(e)),
             };
             match there.map(|stat| (stat, FileKind::of_other(stat.st_mode))) {
-                Some((_, Some(FileKind::Symlink))) if links == Links::Followed => {
+                Some((_, Some(FileKind::Symlink))) if links == LinkTreatment::Followed => {
                     let end = match rustix::fs::statat(&directory, &name, AtFlags::empty()) {
                         Ok(stat) => Some(stat),
                         Err(Errno::NOENT) => None,
@@ -229,11 +232,11 @@ impl<'a> Target<'a> {
                         return Err(ToolError::LinkChanged { path: path.clone() });
                     }
                     let replaces = match end {
-                        None if missing == Missing::IsAnError => return Err(open_failed(Errno::NOENT)),
+                        None if missing == MissingPath::IsAnError => return Err(open_failed(Errno::NOENT)),
                         Some(_) => Some(mode_if_writable(directory.as_fd(), &name, path)?),
                         None => None,
                     };
-                    return Ok(Self { path, directory, name, replaces, taken: Taken::Replaced });
+                    return Ok(Self { path, directory, name, replaces, taken: TakenName::Replaced });
                 }
             }
         }
@@ -260,7 +263,7 @@ impl<'a> Target<'a> {
     }
 
     /// Stores `content` beside the file, to be put in its place.
-    pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<Staged<'_>, ToolError> {
+    pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<StagedContent<'_>, ToolError> {
         let write = |file: &mut File| {
             let failed = |source| ToolError::Write { path: self.path.clone(), source };
             content.iter().try_for_each(|part| file.write_all(part)).map_err(failed)
@@ -277,14 +280,14 @@ impl<'a> Target<'a> {
         &self,
         fill: impl FnOnce(&mut File) -> Result<(), ToolError>,
         making: Making,
-    ) -> Result<Staged<'_>, ToolError> {
+    ) -> Result<StagedContent<'_>, ToolError> {
         let path = self.path;
         let (mode, exactly) = match making {
             Making::Exactly(mode) => (mode, Some(mode)),
             Making::Masked(mode) => (mode, None),
         };
         let before = exactly.map(|_| rustix::process::umask(Mode::empty()));
-        let created = Temporary::create(self.directory.as_fd(), mode);
+        let created = TemporaryFile::create(self.directory.as_fd(), mode);
         if let Some(before) = before {
             rustix::process::umask(before);
         }
@@ -297,7 +300,7 @@ impl<'a> Target<'a> {
             rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         }
         nix::unistd::close(file).map_err(|e| ToolError::Write { path: path.clone(), source: e.into() })?;
-        Ok(Staged { target: self, temporary })
+        Ok(StagedContent { target: self, temporary })
     }
 
     /// No call can say "rename if it is this one still"; what other calls do is in turn, and this notices the rest.
@@ -310,8 +313,8 @@ impl<'a> Target<'a> {
     fn refused(&self, e: Errno) -> ToolError {
         let path = self.path.clone();
         match (self.taken, e) {
-            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path },
-            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path, source: e.into() },
+            (TakenName::IsAnError, Errno::EXIST) => ToolError::Exists { path },
+            (TakenName::IsAnError | TakenName::Replaced, _) => ToolError::Publish { path, source: e.into() },
         }
     }
 
@@ -323,7 +326,7 @@ impl<'a> Target<'a> {
 
     /// This file for a name that nothing may have by then.
     pub(super) fn of_a_new_file(self) -> Self {
-        Self { taken: Taken::IsAnError, ..self }
+        Self { taken: TakenName::IsAnError, ..self }
     }
 
     /// True if two names are one.
@@ -348,12 +351,12 @@ impl Making {
 }
 
 /// Content that is stored beside its file. Dropped, it is removed.
-pub(super) struct Staged<'t> {
-    target: &'t Target<'t>,
-    temporary: Temporary<'t>,
+pub(super) struct StagedContent<'t> {
+    target: &'t WriteTarget<'t>,
+    temporary: TemporaryFile<'t>,
 }
 
-impl Staged<'_> {
+impl StagedContent<'_> {
     /// Where it is until then.
     pub(super) fn name(&self) -> Option<&OsStr> {
         self.temporary.name.as_deref()
@@ -361,7 +364,7 @@ impl Staged<'_> {
 
     /// True if the file must not be there.
     pub(super) fn is_new(&self) -> bool {
-        self.target.taken == Taken::IsAnError
+        self.target.taken == TakenName::IsAnError
     }
 
     /// The broker has put it in the file's place.
@@ -399,12 +402,12 @@ fn mode_if_writable(directory: BorrowedFd<'_>, name: &OsStr, path: &HostPath) ->
 }
 
 /// A file that is removed unless it was renamed.
-struct Temporary<'d> {
+struct TemporaryFile<'d> {
     directory: BorrowedFd<'d>,
     name: Option<OsString>,
 }
 
-impl<'d> Temporary<'d> {
+impl<'d> TemporaryFile<'d> {
     /// Makes an empty file whose name nobody can guess, so that nobody can wait for it with a link or an open fd.
     ///
     /// The random number is the kernel's, afresh: a generator in this process would be a copy of the zygote's, the same
@@ -418,12 +421,12 @@ impl<'d> Temporary<'d> {
         Ok((Self { directory, name: Some(name) }, File::from(file)))
     }
 
-    fn rename(mut self, to: &OsStr, taken: Taken) -> Result<(), Errno> {
+    fn rename(mut self, to: &OsStr, taken: TakenName) -> Result<(), Errno> {
         if let Some(name) = &self.name {
             match taken {
-                Taken::Replaced => rustix::fs::renameat(self.directory, name, self.directory, to)?,
+                TakenName::Replaced => rustix::fs::renameat(self.directory, name, self.directory, to)?,
                 // A file system that cannot say "if it is not there" says EINVAL, and then nothing is made (renameat2(2)).
-                Taken::IsAnError => {
+                TakenName::IsAnError => {
                     let flags = RenameFlags::NOREPLACE;
                     rustix::fs::renameat_with(self.directory, name, self.directory, to, flags)?;
                 }
@@ -434,7 +437,7 @@ impl<'d> Temporary<'d> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // The error that led here is the one to report; a second has nowhere to go.
@@ -452,13 +455,13 @@ pub(super) fn split(path: &[u8]) -> Option<(&Path, &OsStr)> {
 }
 
 /// Opens the directory `path`, relative to `base`, and makes what is missing of it, if it may be.
-fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result<OwnedFd, Errno> {
+fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: MissingPath) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut missing = Vec::new();
     let mut there = path;
     let mut directory = loop {
         match rustix::fs::openat(base, there, flags, Mode::empty()) {
-            Err(Errno::NOENT) if if_missing == Missing::Made => {}
+            Err(Errno::NOENT) if if_missing == MissingPath::Made => {}
             opened => break opened?,
         }
         match (there.components().next_back(), there.parent()) {
@@ -481,7 +484,7 @@ fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result
 }
 
 /// Opens the parent name by name from the root, each of which has to be a directory itself.
-pub(super) fn open_parent_without_links(path: &Path, if_missing: Missing) -> Result<OwnedFd, Errno> {
+pub(super) fn open_parent_without_links(path: &Path, if_missing: MissingPath) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
     for name in path.components() {
@@ -491,7 +494,7 @@ pub(super) fn open_parent_without_links(path: &Path, if_missing: Missing) -> Res
             Component::Prefix(_) | Component::CurDir | Component::ParentDir => return Err(Errno::INVAL),
         };
         let opened = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) if if_missing == Missing::Made => {
+            Err(Errno::NOENT) if if_missing == MissingPath::Made => {
                 match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
                     Ok(()) | Err(Errno::EXIST) => {} // somebody else made it just now
                     Err(e) => return Err(e),
@@ -527,7 +530,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn write(path: impl Into<PathBuf>, content: &str) -> Result<Value, ToolError> {
-        let ctx = Context::new(HostPath::from(path), 10);
+        let ctx = ToolContext::new(HostPath::from(path), 10);
         // The argument is a decoy: the path of the plan counts.
         let output = run(&json!({ "path": "/decoy", "content": content }), &ctx)?;
         assert!(!output.truncated);
@@ -581,7 +584,8 @@ mod tests {
     }
 
     fn create(path: impl Into<PathBuf>, content: &str) -> Result<Value, ToolError> {
-        super::create(&json!({ "content": content }), &Context::new(HostPath::from(path), 10)).map(|output| output.data)
+        super::create(&json!({ "content": content }), &ToolContext::new(HostPath::from(path), 10))
+            .map(|output| output.data)
     }
 
     /// S4-14: whatever has the name keeps it, and stays as it was.
@@ -613,7 +617,7 @@ mod tests {
     fn s4_14_a_name_that_is_taken_meanwhile_is_not_replaced() {
         let dir = scratch();
         let path = HostPath::from(dir.path().canonicalize().expect("a directory").join("f"));
-        let target = Target::of_new(&path).expect("nothing is there");
+        let target = WriteTarget::of_new(&path).expect("nothing is there");
         fs::write(path.as_path(), "theirs").expect("a file");
         let error = target.publish(&[b"ours"], None).expect_err("it is there now");
         assert!(matches!(error, ToolError::Exists { .. }), "{error}");
@@ -624,7 +628,7 @@ mod tests {
     fn the_content_must_be_a_string() {
         let dir = scratch();
         let path = dir.path().join("f");
-        let ctx = Context::new(HostPath::from(&path), 10);
+        let ctx = ToolContext::new(HostPath::from(&path), 10);
         for args in
             [json!({}), json!({ "content": null }), json!({ "content": 1 }), json!({ "content": ["x"] }), json!(3)]
         {
@@ -871,7 +875,7 @@ mod tests {
         fs::create_dir(&mine).expect("a directory");
         fs::create_dir(&theirs).expect("a directory");
         let path = HostPath::from(mine.join("f"));
-        let target = Target::find(&path, Missing::Made, Links::Followed).expect("found");
+        let target = WriteTarget::find(&path, MissingPath::Made, LinkTreatment::Followed).expect("found");
         fs::rename(&mine, &moved).expect("moved");
         symlink(&theirs, &mine).expect("a link");
         target.publish(&[b"secret"], None).expect("written");
@@ -883,7 +887,7 @@ mod tests {
     fn a_failed_rename_leaves_no_temporary_file() {
         let dir = scratch();
         let path = HostPath::from(dir.path().join("f"));
-        let target = Target::find(&path, Missing::Made, Links::Followed).expect("found");
+        let target = WriteTarget::find(&path, MissingPath::Made, LinkTreatment::Followed).expect("found");
         fs::create_dir(dir.path().join("f")).expect("somebody is faster");
         let error = target.publish(&[b"new"], None).expect_err("a directory is there now");
         assert!(matches!(error, ToolError::Publish { .. }), "{error}");

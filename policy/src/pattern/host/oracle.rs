@@ -8,9 +8,9 @@
 use super::{Host, HostPattern};
 
 /// SplitMix64, so that each run asks the same.
-struct Dice(u64);
+struct OracleDice(u64);
 
-impl Dice {
+impl OracleDice {
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -57,7 +57,7 @@ enum Meant {
     Bits(Vec<bool>),
 }
 
-fn labels(dice: &mut Dice) -> Vec<Label> {
+fn labels(dice: &mut OracleDice) -> Vec<Label> {
     let mut labels: Vec<Label> = (0..dice.below(4)).map(|_| *dice.of(LABELS)).collect();
     labels.push(*dice.of(TOPS));
     labels
@@ -72,7 +72,7 @@ fn octets_of(bits: &[bool]) -> Vec<u8> {
 }
 
 /// Few addresses, so that they are near one another. None of the IPv6 ones holds an IPv4 address.
-fn address(dice: &mut Dice) -> Vec<bool> {
+fn address(dice: &mut OracleDice) -> Vec<bool> {
     if dice.one_in(2) {
         let octets = [*dice.of(&[10, 127, 192]), *dice.of(&[0, 168]), 0, *dice.of(&[0, 1, 255])];
         bits_of(&octets)
@@ -86,7 +86,7 @@ fn address(dice: &mut Dice) -> Vec<bool> {
     }
 }
 
-fn spelt_labels(dice: &mut Dice, labels: &[Label]) -> String {
+fn spelt_labels(dice: &mut OracleDice, labels: &[Label]) -> String {
     let unicode = dice.one_in(3);
     let words = labels.iter().map(|(ascii, shown)| if unicode { *shown } else { *ascii });
     let text = words.collect::<Vec<_>>().join(".");
@@ -99,7 +99,7 @@ fn spelt_labels(dice: &mut Dice, labels: &[Label]) -> String {
 }
 
 /// `in_url`: with brackets.
-fn spelt_address(dice: &mut Dice, bits: &[bool], in_url: bool) -> String {
+fn spelt_address(dice: &mut OracleDice, bits: &[bool], in_url: bool) -> String {
     let octets = octets_of(bits);
     if octets.len() == 4 {
         return octets.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
@@ -124,7 +124,7 @@ fn spelt_address(dice: &mut Dice, bits: &[bool], in_url: bool) -> String {
 }
 
 /// Spellings that mean no host, or more than one.
-fn misspelt(dice: &mut Dice, meant: &Meant) -> String {
+fn misspelt(dice: &mut OracleDice, meant: &Meant) -> String {
     match meant {
         Meant::Labels(labels) => {
             let text = labels.iter().map(|(ascii, _)| *ascii).collect::<Vec<_>>().join(".");
@@ -160,29 +160,29 @@ fn misspelt(dice: &mut Dice, meant: &Meant) -> String {
 }
 
 #[derive(Debug, Clone)]
-enum Granted {
+enum GrantedHosts {
     Exactly(Meant),
     Below(Vec<Label>),
     /// Its first bits.
     Network(Vec<bool>, usize),
 }
 
-fn granted(dice: &mut Dice) -> (Granted, String) {
+fn granted(dice: &mut OracleDice) -> (GrantedHosts, String) {
     match dice.below(4) {
         0 => {
             let labels = labels(dice);
             let text = spelt_labels(dice, &labels);
-            (Granted::Exactly(Meant::Labels(labels)), text)
+            (GrantedHosts::Exactly(Meant::Labels(labels)), text)
         }
         1 => {
             let labels = labels(dice);
             let text = format!("*.{}", spelt_labels(dice, &labels));
-            (Granted::Below(labels), text)
+            (GrantedHosts::Below(labels), text)
         }
         2 => {
             let bits = address(dice);
             let text = spelt_address(dice, &bits, true);
-            (Granted::Exactly(Meant::Bits(bits)), text)
+            (GrantedHosts::Exactly(Meant::Bits(bits)), text)
         }
         _ => {
             let mut bits = address(dice);
@@ -197,13 +197,13 @@ fn granted(dice: &mut Dice) -> (Granted, String) {
             } else {
                 "[::]".to_owned()
             };
-            (Granted::Network(bits, length), format!("{text}/{length}"))
+            (GrantedHosts::Network(bits, length), format!("{text}/{length}"))
         }
     }
 }
 
 /// Ports one by one, and how they are written.
-fn ports(dice: &mut Dice) -> (Vec<(u16, u16)>, String) {
+fn ports(dice: &mut OracleDice) -> (Vec<(u16, u16)>, String) {
     let mut meant = Vec::new();
     let mut texts = Vec::new();
     for _ in 0..dice.below(4) {
@@ -225,20 +225,23 @@ fn ports(dice: &mut Dice) -> (Vec<(u16, u16)>, String) {
     (meant, format!(":{}", texts.join(",")))
 }
 
-fn covers(granted: &Granted, host: &Meant) -> bool {
+fn covers(granted: &GrantedHosts, host: &Meant) -> bool {
     match (granted, host) {
-        (Granted::Exactly(Meant::Labels(mine)), Meant::Labels(labels)) => {
+        (GrantedHosts::Exactly(Meant::Labels(mine)), Meant::Labels(labels)) => {
             mine.len() == labels.len() && mine.iter().zip(labels).all(|(mine, label)| mine.0 == label.0)
         }
-        (Granted::Below(parent), Meant::Labels(labels)) => {
+        (GrantedHosts::Below(parent), Meant::Labels(labels)) => {
             let tail = labels.iter().rev().zip(parent.iter().rev()).take_while(|(label, mine)| label.0 == mine.0);
             labels.len() > parent.len() && tail.count() == parent.len()
         }
-        (Granted::Exactly(Meant::Bits(mine)), Meant::Bits(bits)) => mine == bits,
-        (Granted::Network(mine, length), Meant::Bits(bits)) => {
+        (GrantedHosts::Exactly(Meant::Bits(mine)), Meant::Bits(bits)) => mine == bits,
+        (GrantedHosts::Network(mine, length), Meant::Bits(bits)) => {
             mine.len() == bits.len() && mine[..*length].iter().zip(bits).all(|(mine, bit)| mine == bit)
         }
-        (Granted::Exactly(_) | Granted::Below(_) | Granted::Network(..), Meant::Labels(_) | Meant::Bits(_)) => false,
+        (
+            GrantedHosts::Exactly(_) | GrantedHosts::Below(_) | GrantedHosts::Network(..),
+            Meant::Labels(_) | Meant::Bits(_),
+        ) => false,
     }
 }
 
@@ -246,7 +249,7 @@ fn covers(granted: &Granted, host: &Meant) -> bool {
 /// refused if it means none.
 #[test]
 fn b10_a_host_is_what_it_is_in_any_spelling() {
-    let mut dice = Dice(22);
+    let mut dice = OracleDice(22);
     let (mut covered, mut refused) = (0, 0);
     for _ in 0..2000 {
         let (granted, text) = granted(&mut dice);

@@ -6,10 +6,10 @@ use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
-use crate::plan::env::{Fate, Sources};
+use crate::plan::env::{EnvSources, Fate};
 use crate::plan::{Identity, PrivateDir, PrivateKind};
 use crate::requirement::RequirementSet;
-use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, Value};
+use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
 use crate::variable::Variables;
 
 fn facts() -> HostFacts {
@@ -25,10 +25,10 @@ fn facts() -> HostFacts {
         asked: Vec::new(),
         homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
-        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
+        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: EtcReading::Tree }],
         shared: vec![
-            Readable { path: "/usr".into(), reading: Reading::Tree },
-            Readable { path: "/opt/tool".into(), reading: Reading::Tree },
+            Readable { path: "/usr".into(), reading: EtcReading::Tree },
+            Readable { path: "/opt/tool".into(), reading: EtcReading::Tree },
         ],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
         path_left_out: Vec::new(),
@@ -115,7 +115,7 @@ fn a_call_gets_what_it_needs() {
         call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
     };
     let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
-    let write = plan(&needs, Work::Tool { name: "write".into(), paths: vec!["/w/src/a".into()], limit: 10 });
+    let write = plan(&needs, CallWork::Tool { name: "write".into(), paths: vec!["/w/src/a".into()], limit: 10 });
     let rules: Vec<_> = write.rules.own().iter().map(|rule| (rule.access, rule.extent)).collect();
     assert_eq!(rules, [(FsAccess::Kept, Extent::Entry)]);
     assert_eq!(write.timeout, Duration::from_secs(5), "the manifest shortens it");
@@ -132,7 +132,7 @@ fn a_call_gets_what_it_needs() {
 
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
     let argv = vec!["ls".into()];
-    let program = plan(&needs, Work::program(argv, "/w".into()));
+    let program = plan(&needs, CallWork::program(argv, "/w".into()));
     assert_eq!(program.rules, CallRules::OfSession);
     assert_eq!((program.bounds.memory, program.bounds.processes), (1 << 30, 4096));
     let spaces = program.limits.iter().filter(|limit| limit.resource == Resource::AddressSpace).count();
@@ -151,7 +151,7 @@ fn the_session_directory_is_in_the_plans() {
     };
     out(&session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap());
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
-    let work = Work::program(vec!["ls".into()], "/w".into());
+    let work = CallWork::program(vec!["ls".into()], "/w".into());
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
@@ -166,7 +166,7 @@ fn s4_9_a_reading_call_has_nothing_to_write() {
     assert!(!grant.write().is_empty() && !grant.only_reads(), "the control");
     let grant = grant.for_reading();
     assert!(grant.write().is_empty() && !grant.read().is_empty());
-    let work = Work::program(vec!["ls".into()], "/w".into());
+    let work = CallWork::program(vec!["ls".into()], "/w".into());
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&grant, &facts(), spec).unwrap().rules, CallRules::Reading);
     let changes = |set: &EffectiveSet| set.reach().iter().any(|reach| reach.starts_with("change"));
@@ -259,7 +259,7 @@ fn s0_36_hosts_are_in_the_plan() {
 #[test]
 fn the_environment_is_named() {
     let facts = facts();
-    let compile = |env: &Env, offline| env::compile(Sources { facts: &facts, env, offline });
+    let compile = |env: &Env, offline| env::compile(EnvSources { facts: &facts, env, offline });
     let names = |env: &Env| compile(env, false).map(|all| all.into_keys().collect::<Vec<_>>());
     assert_eq!(
         names(&Env::default()).unwrap(),
@@ -294,7 +294,7 @@ fn offline_switches_give_way_to_what_was_named() {
     let mut facts = facts();
     facts.env.insert("PIP_RETRIES".into(), "7".into());
     let value = |env: &Env, offline: bool, name: &str| {
-        let all = env::compile(Sources { facts: &facts, env, offline }).unwrap();
+        let all = env::compile(EnvSources { facts: &facts, env, offline }).unwrap();
         all.get(name).map(ToString::to_string)
     };
     let nothing = Env::default();
@@ -320,7 +320,7 @@ fn shells_read_lines_as_rules_do() {
     facts.env.extend(odd.map(|(name, value)| (name.to_owned(), HostPath::from(value))));
     facts.env.insert("LC_CTYPE".into(), "de_DE.UTF-8".into());
     facts.env.insert("LOCPATH".into(), "/w".into());
-    let compile = |env: &Env| env::compile(Sources { facts: &facts, env, offline: true });
+    let compile = |env: &Env| env::compile(EnvSources { facts: &facts, env, offline: true });
     let all = compile(&Env::default()).unwrap();
     for name in ["LANG", "LC_ALL", "LC_TIME"] {
         assert_eq!(all[name], "C.UTF-8".into(), "{name}");
@@ -357,7 +357,7 @@ fn typed_loaders_are_refused_where_programs_are_judged() {
 fn every_variable_is_explained() {
     let facts = facts();
     let env = Env { set: [("X".into(), "1".into())].into(), ..Env::default() };
-    let all = env::explain(Sources { facts: &facts, env: &env, offline: true }).unwrap();
+    let all = env::explain(EnvSources { facts: &facts, env: &env, offline: true }).unwrap();
     let find = |name: &str| all.iter().find(|variable| variable.name == name).unwrap();
     for (name, fate) in [
         ("LANG", Fate::Passed),
@@ -391,13 +391,13 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
         let line = "true".to_owned();
         let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line }), ..CallNeeds::default() };
         let checked = effective.check(&needs).unwrap();
-        let work = Work::program(vec!["ls".into()], "/w".into());
+        let work = CallWork::program(vec!["ls".into()], "/w".into());
         let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
         let session = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
         let mut rules = RuleSet::default();
         let place = RuleSource { scope: RuleScope::Manifest, place: "m:1".into() };
         rules.add(&manifest.rules[0], &place, &variables()).unwrap();
-        let named = vec![(Capability::ShellRun, Value::UnknownCommand)];
+        let named = vec![(Capability::ShellRun, RuledPart::UnknownCommand)];
         let ruled = RuledCall { tool: "bash", named, ..RuledCall::default() };
         let sub_policy = rules.sub_policy(&ruled).unwrap();
         let whole = call(&checked, &facts(), spec).unwrap();

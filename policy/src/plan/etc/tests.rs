@@ -1,7 +1,7 @@
 use super::*;
 
-const FILE: Attributes = Attributes { kind: Kind::File, uid: 0, gid: 0, mode: 0o644, is_mount: false };
-const DIRECTORY: Attributes = Attributes { kind: Kind::Directory, mode: 0o755, ..FILE };
+const FILE: Attributes = Attributes { kind: EntryKind::File, uid: 0, gid: 0, mode: 0o644, is_mount: false };
+const DIRECTORY: Attributes = Attributes { kind: EntryKind::Directory, mode: 0o755, ..FILE };
 
 fn name(path: &str) -> ByName {
     by_name(&HostPath::from(path))
@@ -27,7 +27,7 @@ fn what_everyone_may_read_and_root_alone_changes_is_fit() {
         Attributes { mode: 0o646, ..FILE },
         Attributes { gid: 12, mode: 0o664, ..FILE },
         Attributes { is_mount: true, ..FILE },
-        Attributes { kind: Kind::Other, mode: 0o666, ..FILE },
+        Attributes { kind: EntryKind::Other, mode: 0o666, ..FILE },
         Attributes { mode: 0o750, ..DIRECTORY },
         Attributes { mode: 0o711, ..DIRECTORY },
         Attributes { mode: 0o754, ..DIRECTORY },
@@ -180,52 +180,60 @@ fn a_pattern_stands_for_one_name() {
     }
 }
 
-fn part(path: &str, reading: Reading) -> Readable {
+fn part(path: &str, reading: EtcReading) -> Readable {
     Readable { path: path.into(), reading }
 }
 
 #[test]
 fn a_directory_is_granted_whole_or_by_its_parts() {
-    let mut inner = Directory::new("/etc/a/in".into());
+    let mut inner = WalkedDirectory::new("/etc/a/in".into());
     inner.file("/etc/a/in/f".into());
     let inner = inner.close();
-    assert_eq!(inner, Found::Whole);
+    assert_eq!(inner, ReadablePart::Whole);
 
-    let mut outer = Directory::new("/etc/a".into());
+    let mut outer = WalkedDirectory::new("/etc/a".into());
     outer.directory("/etc/a/in".into(), inner.clone());
     outer.file("/etc/a/f".into());
     outer.hidden(false);
     let outer = outer.close();
-    let parts = vec![part("/etc/a/in", Reading::Tree), part("/etc/a/f", Reading::File), part("/etc/a", Reading::Names)];
-    assert_eq!(outer, Found::Parts { parts, lists: true });
+    let parts = vec![
+        part("/etc/a/in", EtcReading::Tree),
+        part("/etc/a/f", EtcReading::File),
+        part("/etc/a", EtcReading::Names),
+    ];
+    assert_eq!(outer, ReadablePart::Parts { parts, lists: true });
 
-    let mut top = Directory::new("/etc".into());
+    let mut top = WalkedDirectory::new("/etc".into());
     top.directory("/etc/a".into(), outer.clone());
     assert_eq!(
         top.close(),
-        Found::Parts {
+        ReadablePart::Parts {
             parts: vec![
-                part("/etc/a/in", Reading::Tree),
-                part("/etc/a/f", Reading::File),
-                part("/etc", Reading::Names),
+                part("/etc/a/in", EtcReading::Tree),
+                part("/etc/a/f", EtcReading::File),
+                part("/etc", EtcReading::Names),
             ],
             lists: true
         }
     );
 
     // Names of a hidden directory stay hidden, at any depth.
-    let mut top = Directory::new("/etc".into());
+    let mut top = WalkedDirectory::new("/etc".into());
     top.directory("/etc/a".into(), outer);
     top.hidden(true);
-    let parts = vec![part("/etc/a/in", Reading::Tree), part("/etc/a/f", Reading::File), part("/etc/a", Reading::Names)];
-    assert_eq!(top.close(), Found::Parts { parts, lists: false });
+    let parts = vec![
+        part("/etc/a/in", EtcReading::Tree),
+        part("/etc/a/f", EtcReading::File),
+        part("/etc/a", EtcReading::Names),
+    ];
+    assert_eq!(top.close(), ReadablePart::Parts { parts, lists: false });
 }
 
 /// Only what lies in it is granted, however the walk went.
 #[test]
 fn nothing_is_granted_of_a_directory_of_hidden_files() {
-    let mut directory = Directory::new("/etc/a".into());
+    let mut directory = WalkedDirectory::new("/etc/a".into());
     directory.hidden(false);
     directory.hidden(true);
-    assert_eq!(directory.close(), Found::Parts { parts: vec![], lists: false });
+    assert_eq!(directory.close(), ReadablePart::Parts { parts: vec![], lists: false });
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::gitkeys::{Value, harmless};
+use super::gitkeys::{ValueForm, harmless};
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct Setting {
 /// Reason why a configuration may not take another's place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum ConfigRefusal {
     /// git, or this, cannot read it.
     #[error("line {line} cannot be read")]
     Unreadable {
@@ -50,8 +50,8 @@ pub enum Refusal {
 /// whose key is known may go, and may come with a value that is known too.
 ///
 /// # Errors
-/// [`Refusal`], with the first key that differs.
-pub fn may_replace(old: &[u8], new: &[u8]) -> Result<(), Refusal> {
+/// [`ConfigRefusal`], with the first key that differs.
+pub fn may_replace(old: &[u8], new: &[u8]) -> Result<(), ConfigRefusal> {
     if old == new {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub fn may_replace(old: &[u8], new: &[u8]) -> Result<(), Refusal> {
     let differs = pairs.find(|(was, is)| was != is).map(|(_, is)| is);
     let differs = differs.or_else(|| is.get(was.len())).or_else(|| was.get(is.len()));
     if let Some(setting) = differs {
-        return Err(Refusal::Key { key: key(setting) });
+        return Err(ConfigRefusal::Key { key: key(setting) });
     }
     // `git remote rename` writes the address first under its new name, and what refers to it after that.
     let remotes = Remotes::of([&old, &new]);
@@ -73,7 +73,7 @@ pub fn may_replace(old: &[u8], new: &[u8]) -> Result<(), Refusal> {
     };
     match new.iter().find(|setting| !admitted(setting)) {
         None => Ok(()),
-        Some(setting) => Err(Refusal::Value { key: key(setting) }),
+        Some(setting) => Err(ConfigRefusal::Value { key: key(setting) }),
     }
 }
 
@@ -96,8 +96,8 @@ fn printable(text: &str) -> String {
 /// The first setting that can run programs, as far as is known: of a configuration that nobody judged.
 ///
 /// # Errors
-/// [`Refusal::Unreadable`].
-pub fn first_not_harmless(text: &[u8]) -> Result<Option<String>, Refusal> {
+/// [`ConfigRefusal::Unreadable`].
+pub fn first_not_harmless(text: &[u8]) -> Result<Option<String>, ConfigRefusal> {
     let all = parse(text)?;
     let remotes = Remotes::of([&all]);
     let admitted = |setting: &&Setting| harmless(setting).is_some_and(|value| remotes.admit(value, setting));
@@ -111,7 +111,7 @@ pub fn without_address(text: &[u8]) -> BTreeSet<String> {
     let Ok(all) = parse(text) else { return BTreeSet::new() };
     let remotes = Remotes::of([&all]);
     let follows = |setting: &&Setting| {
-        harmless(setting).is_some_and(|value| value == Value::Remote && !remotes.admit(value, setting))
+        harmless(setting).is_some_and(|value| value == ValueForm::Remote && !remotes.admit(value, setting))
     };
     let shown = |setting: &Setting| {
         let value = String::from_utf8_lossy(setting.value.as_deref().unwrap_or_default()).into_owned();
@@ -132,7 +132,7 @@ impl<'a> Remotes<'a> {
         Self(names)
     }
 
-    fn admit(&self, value: Value, setting: &Setting) -> bool {
+    fn admit(&self, value: ValueForm, setting: &Setting) -> bool {
         value.admits(setting.value.as_deref(), |name| self.0.binary_search(&name).is_ok())
     }
 }
@@ -143,12 +143,12 @@ const OPTIONAL: &[u8] = b":(optional)";
 /// Places where a configuration has git read or run something: the values of `core.hooksPath`, `core.fsmonitor` and the
 /// includes' paths, as written. One that begins with `~/` or `~name/` is relative to a home directory.
 #[must_use]
-pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
+pub fn redirects(text: &[u8]) -> Vec<(ValueBase, Vec<u8>)> {
     let Ok(settings) = parse(text) else { return Vec::new() };
     let redirect = |setting: &Setting| match (setting.section.as_str(), setting.name.as_str()) {
         ("core", "fsmonitor") if setting.value.as_deref().is_some_and(is_boolean) => None,
-        ("core", "hookspath" | "fsmonitor") => Some(Redirect::FromWorktree),
-        ("include" | "includeif", "path") => Some(Redirect::FromFile),
+        ("core", "hookspath" | "fsmonitor") => Some(ValueBase::FromWorktree),
+        ("include" | "includeif", "path") => Some(ValueBase::FromFile),
         _ => None,
     };
     let path = |value: Vec<u8>| value.strip_prefix(OPTIONAL).map(<[u8]>::to_vec).unwrap_or(value);
@@ -162,7 +162,7 @@ fn is_boolean(value: &[u8]) -> bool {
 
 /// Base of a relative value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redirect {
+pub enum ValueBase {
     /// The top of the working tree.
     FromWorktree,
     /// The directory of the file that says so.
@@ -172,10 +172,10 @@ pub enum Redirect {
 /// Reads a file as git does.
 ///
 /// # Errors
-/// [`Refusal::Unreadable`].
-pub fn parse(text: &[u8]) -> Result<Vec<Setting>, Refusal> {
+/// [`ConfigRefusal::Unreadable`].
+pub fn parse(text: &[u8]) -> Result<Vec<Setting>, ConfigRefusal> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut reader = Reader { text, at: 0, line: 1 };
+    let mut reader = ConfigReader { text, at: 0, line: 1 };
     let mut all = Vec::new();
     // git takes a key before any section for an error; so it is here.
     let mut section: Option<(String, Option<Vec<u8>>)> = None;
@@ -185,7 +185,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Setting>, Refusal> {
             c if is_space(c) => {}
             b'[' => section = Some(reader.section()?),
             c if c.is_ascii_alphabetic() => {
-                let (section, subsection) = section.clone().ok_or(Refusal::Unreadable { line: reader.line })?;
+                let (section, subsection) = section.clone().ok_or(ConfigRefusal::Unreadable { line: reader.line })?;
                 let (name, value) = reader.setting(c)?;
                 all.push(Setting { section, subsection, name, value });
             }
@@ -200,19 +200,19 @@ fn is_space(c: u8) -> bool {
     matches!(c, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     text: &'a [u8],
     at: usize,
     line: usize,
 }
 
-impl Reader<'_> {
-    fn unreadable(&self) -> Refusal {
-        Refusal::Unreadable { line: self.line }
+impl ConfigReader<'_> {
+    fn unreadable(&self) -> ConfigRefusal {
+        ConfigRefusal::Unreadable { line: self.line }
     }
 
     /// The next byte, `\r\n` as one. A NUL is refused: git would end a value there.
-    fn next(&mut self) -> Result<Option<u8>, Refusal> {
+    fn next(&mut self) -> Result<Option<u8>, ConfigRefusal> {
         let Some(&c) = self.text.get(self.at) else { return Ok(None) };
         self.at += 1;
         match c {
@@ -231,17 +231,17 @@ impl Reader<'_> {
     }
 
     /// Next byte; the end of the file is the end of a line.
-    fn next_or_end(&mut self) -> Result<u8, Refusal> {
+    fn next_or_end(&mut self) -> Result<u8, ConfigRefusal> {
         Ok(self.next()?.unwrap_or(b'\n'))
     }
 
-    fn skip_line(&mut self) -> Result<(), Refusal> {
+    fn skip_line(&mut self) -> Result<(), ConfigRefusal> {
         while self.next_or_end()? != b'\n' {}
         Ok(())
     }
 
     /// After `[`.
-    fn section(&mut self) -> Result<(String, Option<Vec<u8>>), Refusal> {
+    fn section(&mut self) -> Result<(String, Option<Vec<u8>>), ConfigRefusal> {
         let mut name = String::new();
         loop {
             match self.next()? {
@@ -295,7 +295,7 @@ impl Reader<'_> {
     }
 
     /// After a name's first letter.
-    fn setting(&mut self, first: u8) -> Result<(String, Option<Vec<u8>>), Refusal> {
+    fn setting(&mut self, first: u8) -> Result<(String, Option<Vec<u8>>), ConfigRefusal> {
         let mut name = String::from(char::from(first.to_ascii_lowercase()));
         let mut c = loop {
             match self.next_or_end()? {
@@ -314,7 +314,7 @@ impl Reader<'_> {
     }
 
     /// After `=`.
-    fn value(&mut self) -> Result<Vec<u8>, Refusal> {
+    fn value(&mut self) -> Result<Vec<u8>, ConfigRefusal> {
         let (mut value, mut quoted, mut keep) = (Vec::new(), false, 0);
         loop {
             match self.next_or_end()? {
@@ -504,9 +504,12 @@ mod tests {
         let ok = "[alias]\n  st = \"status\" # same\n";
         assert!(may_replace(old.as_bytes(), format!("[core]\npager=less\n{ok}[user]\nname=x").as_bytes()).is_ok());
         let key = |new: &str| may_replace(old.as_bytes(), new.as_bytes()).unwrap_err();
-        assert_eq!(key("[core]\n\tpager = less\n"), Refusal::Key { key: "alias.st".into() });
-        assert_eq!(key("[core]\npager = more\n[alias]\nst = status\n"), Refusal::Key { key: "core.pager".into() });
-        assert_eq!(key("[alias]\nst = status\n[core]\npager = less\n"), Refusal::Key { key: "alias.st".into() });
+        assert_eq!(key("[core]\n\tpager = less\n"), ConfigRefusal::Key { key: "alias.st".into() });
+        assert_eq!(
+            key("[core]\npager = more\n[alias]\nst = status\n"),
+            ConfigRefusal::Key { key: "core.pager".into() }
+        );
+        assert_eq!(key("[alias]\nst = status\n[core]\npager = less\n"), ConfigRefusal::Key { key: "alias.st".into() });
     }
 
     /// A user's setting stays or goes: a path as an address, a branch that follows one. It comes to nothing else.
@@ -552,7 +555,7 @@ mod tests {
     #[test]
     fn a_key_is_shown_without_control_characters() {
         let text = format!("[x \"\u{1b}[2J{}\"]\ny = z\n", "x".repeat(9999));
-        let Err(Refusal::Key { key }) = may_replace(b"", text.as_bytes()) else { unreachable!("it is refused") };
+        let Err(ConfigRefusal::Key { key }) = may_replace(b"", text.as_bytes()) else { unreachable!("it is refused") };
         assert!(key.chars().count() <= SHOWN && !key.contains('\u{1b}'), "{key}");
     }
 

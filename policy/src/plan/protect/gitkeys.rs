@@ -8,7 +8,7 @@ use super::gitconfig::Setting;
 
 /// Forms of a value. None may hold a control character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
+pub enum ValueForm {
     /// A boolean, a number with a unit, or a word that no path can be: `true`, `-1`, `512m`, `merges`.
     Word,
     /// Words and colours, with blanks between them: `bold red`, `2 weeks`.
@@ -38,12 +38,12 @@ pub(super) enum Sub {
 }
 
 use Sub::{Either, With, Without};
-use Value::{OneOf, Ref, Remote, Text, Url, Word, Words};
+use ValueForm::{OneOf, Ref, Remote, Text, Url, Word, Words};
 
 /// Section, whether a subsection stands between, names (none: all of them), values.
-pub(super) type Line = (&'static str, Sub, &'static [&'static str], Value);
+pub(super) type KeyLine = (&'static str, Sub, &'static [&'static str], ValueForm);
 
-const HARMLESS: &[Line] = &[
+const HARMLESS: &[KeyLine] = &[
     ("advice", Without, &[], Word),
     ("author", Without, &["name", "email"], Text),
     ("branch", Without, &["autosetupmerge", "autosetuprebase", "sort"], Word),
@@ -215,12 +215,12 @@ const HARMLESS: &[Line] = &[
 
 /// Form of a setting's value, if its key is in the list.
 #[must_use]
-pub fn harmless(setting: &Setting) -> Option<Value> {
+pub fn harmless(setting: &Setting) -> Option<ValueForm> {
     value_in(HARMLESS, setting)
 }
 
 /// The values that a table gives a setting's key, if the key is in it.
-pub(super) fn value_in(table: &[Line], setting: &Setting) -> Option<Value> {
+pub(super) fn value_in(table: &[KeyLine], setting: &Setting) -> Option<ValueForm> {
     let stands = |sub: Sub| match sub {
         Either => true,
         With => setting.subsection.is_some(),
@@ -234,7 +234,7 @@ pub(super) fn value_in(table: &[Line], setting: &Setting) -> Option<Value> {
 /// Most bytes that a value may have.
 const LONGEST: usize = 4096;
 
-impl Value {
+impl ValueForm {
     /// True if a value is one of these. `None` is a key alone, which means true. `has_address` tells of a remote's name.
     pub(super) fn admits(self, value: Option<&[u8]>, has_address: impl Fn(&[u8]) -> bool) -> bool {
         let Some(value) = value else { return matches!(self, Word | Words) };

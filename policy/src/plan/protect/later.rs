@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// Files that have one reader in common.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct ReaderFiles {
     /// Description of one in the result.
     pub reason: &'static str,
     /// Program that reads such a file, and when: why it is in the table.
@@ -18,8 +18,8 @@ pub struct Kind {
 }
 
 /// The table.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[ReaderFiles] = &[
+    ReaderFiles {
         reason: "a build server runs it",
         evidence: "GitHub, GitLab, Gitea, Forgejo, Jenkins, CircleCI, Buildkite, Drone, Woodpecker, Azure, Bitbucket, Travis, \
                    AppVeyor, Cirrus, Tekton and Google Cloud Build read it at the next push; actions when a workflow uses them",
@@ -59,7 +59,7 @@ pub const KINDS: &[Kind] = &[
             "vercel.json",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "a shell that enters the directory may run it",
         evidence: "direnv, asdf, mise, devbox, devenv, autoenv and shadowenv on `cd`, once the directory is allowed",
         patterns: &[
@@ -82,7 +82,7 @@ pub const KINDS: &[Kind] = &[
             ".ruby-version",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "agents take it as instructions",
         evidence: "coding agents read it at the start of a session, or when they look for what they can do: AGENTS.md, the \
                    CLAUDE.md family, skills, prompts, rules of editors",
@@ -110,7 +110,7 @@ pub const KINDS: &[Kind] = &[
             "*.agent.md",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "version control acts on it, or runs what it says",
         evidence: "gitmodules(5), gitattributes(5) at checkout and add; git-rebase(1), git-am(1) and git-cherry-pick(1) when they \
                    continue; Mercurial, Jujutsu and Sapling read their own files at each command",
@@ -128,7 +128,7 @@ pub const KINDS: &[Kind] = &[
             ".sl/config",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "a commit or a push runs what it says",
         evidence: "pre-commit, lefthook, husky, overcommit, simple-git-hooks, lint-staged and their like, once they are installed",
         patterns: &[
@@ -150,7 +150,7 @@ pub const KINDS: &[Kind] = &[
             "prek.toml",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "python or its tools run it, or what it says",
         evidence: "site(1) modules and .pth files at each start; pip, build, pytest, tox, nox, invoke, coverage, sphinx, IPython and \
                    the debugger from their configuration",
@@ -194,7 +194,7 @@ pub const KINDS: &[Kind] = &[
             "pip.conf",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "node's tools run it, or what it says",
         evidence: "npm, yarn, pnpm, bun and deno (scripts, hooks); bundlers, test runners and linters load their configuration as code",
         patterns: &[
@@ -233,7 +233,7 @@ pub const KINDS: &[Kind] = &[
             "*.config.mts",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "cargo runs it, or what it says",
         evidence: "cargo(1): build scripts, procedural macros, dependencies by path, runners; rustup from rust-toolchain",
         patterns: &[
@@ -245,7 +245,7 @@ pub const KINDS: &[Kind] = &[
             "xtask/src/main.rs",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "a build of the jvm's languages runs what it says",
         evidence: "maven, gradle, sbt, mill, ant, leiningen: their files are programs, and the wrappers download one",
         patterns: &[
@@ -278,7 +278,7 @@ pub const KINDS: &[Kind] = &[
             "shadow-cljs.edn",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "a build for .net runs what it says",
         evidence: "msbuild: targets and tasks in project files, and in those that every project below reads; nuget sources",
         patterns: &[
@@ -299,7 +299,7 @@ pub const KINDS: &[Kind] = &[
             "build.fsx",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "tools of ruby, php, perl, elixir, erlang, haskell, go, swift or dart run it, or what it says",
         evidence: "bundler, rake, composer (scripts), mix, rebar, stack and cabal (custom builds), go generate and mage, swift \
                    packages, pub: their files are programs or name them",
@@ -362,7 +362,7 @@ pub const KINDS: &[Kind] = &[
             "project.toml",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "a build runs what it says",
         evidence: "make(1), cmake(1), ninja(1), meson(1), bazel, buck, pants, scons, waf, autotools, just, task, nix, zig and their like",
         patterns: &[
@@ -435,7 +435,7 @@ pub const KINDS: &[Kind] = &[
             "dagger.json",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "containers, machines or servers are made or started from it",
         evidence: "docker, podman, compose, skaffold, tilt, vagrant, packer, terraform, ansible, pulumi, helm, systemd, supervisors and cron",
         patterns: &[
@@ -477,7 +477,7 @@ pub const KINDS: &[Kind] = &[
             "crontab",
         ],
     },
-    Kind {
+    ReaderFiles {
         reason: "an editor or a debugger that is started here runs it, or what it says",
         evidence: "gdb(1), lldb(1) and radare2 (where auto-loading allows), language servers, projectile, neoconf, vim's local \
                    configuration by plug-ins, ctags(1), tmux by session managers",
@@ -532,7 +532,7 @@ pub const PROGRAMS: &[&str] = &[
 
 /// Former holder of a file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum FormerHolder {
     /// Nothing.
     Nothing,
     /// Something that was there before the call.
@@ -552,7 +552,7 @@ pub struct Later {
 type Pieces = Vec<&'static [u8]>;
 
 /// The table, ready to be compared with.
-struct Table {
+struct LaterTable {
     /// By the last component, if that has no star, with the reason.
     named: HashMap<&'static [u8], Vec<(Pieces, &'static str)>>,
     /// The others.
@@ -570,11 +570,11 @@ fn pieces(pattern: &'static str) -> Pieces {
     pattern.rsplit('/').map(str::as_bytes).collect()
 }
 
-fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+fn table() -> &'static LaterTable {
+    static TABLE: OnceLock<LaterTable> = OnceLock::new();
     TABLE.get_or_init(|| {
         let programs = PROGRAMS.iter().map(|pattern| pieces(pattern)).collect();
-        let mut table = Table {
+        let mut table = LaterTable {
             named: HashMap::new(),
             starred: Vec::new(),
             programs,
@@ -620,7 +620,7 @@ fn matches(name: &[u8], piece: &[u8]) -> bool {
 
 /// Later effect of a file that was written, if it has one. `path` is any path; its last components count.
 #[must_use]
-pub fn why(path: &[u8], before: Before) -> Option<Later> {
+pub fn why(path: &[u8], before: FormerHolder) -> Option<Later> {
     let lower = path.to_ascii_lowercase();
     let table = table();
     let named = |path: &[u8]| {
@@ -636,8 +636,10 @@ pub fn why(path: &[u8], before: Before) -> Option<Later> {
         return None;
     }
     Some(match before {
-        Before::Another => Later { why: "it takes the place of a program of this environment", of_directory: false },
-        Before::Nothing => Later { why: NEW_PROGRAMS, of_directory: true },
+        FormerHolder::Another => {
+            Later { why: "it takes the place of a program of this environment", of_directory: false }
+        }
+        FormerHolder::Nothing => Later { why: NEW_PROGRAMS, of_directory: true },
     })
 }
 
@@ -656,7 +658,7 @@ mod tests {
     use super::*;
 
     fn is_told(path: &str) -> bool {
-        why(path.as_bytes(), Before::Nothing).is_some()
+        why(path.as_bytes(), FormerHolder::Nothing).is_some()
     }
 
     /// Each pattern is found by a path that it describes, in any directory and case: the table is what is compared with.
@@ -724,14 +726,14 @@ mod tests {
     fn f2_programs_of_an_environment_are_told() {
         for path in [".venv/bin/python", "node_modules/.bin/tsc", "vendor/bin/phpunit"] {
             let told = |before| why(path.as_bytes(), before).map(|later| later.of_directory);
-            assert_eq!((told(Before::Another), told(Before::Nothing)), (Some(false), Some(true)), "{path}");
+            assert_eq!((told(FormerHolder::Another), told(FormerHolder::Nothing)), (Some(false), Some(true)), "{path}");
         }
     }
 
     #[test]
     fn a_long_name_takes_no_time() {
         let path = [b"docker-compose".as_slice(), &[b'-'; 4000], b".yaml/venv/bin/x"].concat();
-        assert!(why(&path, Before::Nothing).is_some());
+        assert!(why(&path, FormerHolder::Nothing).is_some());
         assert!(!matches(&[b'v'; 255], b"*venv*"));
     }
 }

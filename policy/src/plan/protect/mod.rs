@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-pub use names::{FREE, Group, Guard};
+pub use names::{FREE, NameGroup, NameGuard};
 
 /// Reason why a file is kept that the session's policy came from. No grant lifts it.
 pub const POLICY: &str =
@@ -48,8 +48,8 @@ impl State {
     #[must_use]
     pub fn in_repository(self) -> Self {
         match names().step(Self::default(), b".git") {
-            Step::Open(git) if !self.free => self.and(git),
-            Step::Open(_) | Step::Kept(_) => self,
+            NextName::Open(git) if !self.free => self.and(git),
+            NextName::Open(_) | NextName::Kept(_) => self,
         }
     }
 
@@ -74,20 +74,20 @@ impl State {
 
 /// Result of one more component.
 #[derive(Debug, Clone, Copy)]
-pub enum Step {
+pub enum NextName {
     /// To a kept name: it, and all beneath, is kept.
-    Kept(&'static Group),
+    Kept(&'static NameGroup),
     /// To a name that is not.
     Open(State),
 }
 
 /// Result of a path's components.
 #[derive(Debug, Clone, Copy)]
-pub enum Found {
+pub enum Match {
     /// It is a kept name (`beneath` is false) or lies beneath one.
     Kept {
         /// Group that keeps it.
-        group: &'static Group,
+        group: &'static NameGroup,
         /// How many components it took.
         depth: usize,
         /// True if there are more.
@@ -98,14 +98,14 @@ pub enum Found {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum NamePiece {
     Name(&'static [u8]),
     /// Text before `*`, and after.
     Star(&'static [u8], &'static [u8]),
     Deep,
 }
 
-impl Piece {
+impl NamePiece {
     fn parse(text: &'static str) -> Self {
         match text.split_once('*') {
             _ if text == "**" => Self::Deep,
@@ -127,30 +127,30 @@ impl Piece {
 
 /// The table, ready to be compared with.
 #[derive(Debug)]
-pub struct Names {
+pub struct ProtectedNames {
     /// Patterns of one component without a star.
-    single: HashMap<&'static [u8], &'static Group>,
+    single: HashMap<&'static [u8], &'static NameGroup>,
     /// Patterns of one component with one.
-    starred: Vec<(Piece, &'static Group)>,
+    starred: Vec<(NamePiece, &'static NameGroup)>,
     /// Patterns of several components, and the bit of the first's end.
-    paths: Vec<(Vec<Piece>, &'static Group, u32)>,
+    paths: Vec<(Vec<NamePiece>, &'static NameGroup, u32)>,
 }
 
 /// The default names.
 #[must_use]
-pub fn names() -> &'static Names {
-    static DEFAULT: OnceLock<Names> = OnceLock::new();
-    DEFAULT.get_or_init(|| Names::new(names::NAMES))
+pub fn names() -> &'static ProtectedNames {
+    static DEFAULT: OnceLock<ProtectedNames> = OnceLock::new();
+    DEFAULT.get_or_init(|| ProtectedNames::new(names::NAMES))
 }
 
-impl Names {
-    fn new(groups: &'static [Group]) -> Self {
+impl ProtectedNames {
+    fn new(groups: &'static [NameGroup]) -> Self {
         let mut names = Self { single: HashMap::new(), starred: Vec::new(), paths: Vec::new() };
         let mut bits = 0;
         for group in groups {
             for pattern in group.patterns {
-                let pieces: Vec<Piece> = pattern.split('/').map(Piece::parse).collect();
-                match (<[Piece; 1]>::try_from(pieces), pattern.contains('*')) {
+                let pieces: Vec<NamePiece> = pattern.split('/').map(NamePiece::parse).collect();
+                match (<[NamePiece; 1]>::try_from(pieces), pattern.contains('*')) {
                     (Ok([piece]), true) => names.starred.push((piece, group)),
                     (Ok(_), false) => drop(names.single.insert(pattern.as_bytes(), group)),
                     (Err(pieces), _) => {
@@ -167,20 +167,20 @@ impl Names {
 
     /// Takes one more component.
     #[must_use]
-    pub fn step(&self, state: State, name: &[u8]) -> Step {
+    pub fn step(&self, state: State, name: &[u8]) -> NextName {
         if state.free {
-            return Step::Open(state);
+            return NextName::Open(state);
         }
         if !state.is_begun() && names::FREE.iter().any(|free| free.as_bytes() == name) {
-            return Step::Open(State::FREE);
+            return NextName::Open(State::FREE);
         }
         let folded = fold(name);
         let name = folded.as_ref();
         if let Some(group) = self.single.get(name) {
-            return Step::Kept(group);
+            return NextName::Kept(group);
         }
         if let Some((_, group)) = self.starred.iter().find(|(piece, _)| piece.matches(name)) {
-            return Step::Kept(group);
+            return NextName::Kept(group);
         }
         let mut next = State::default();
         for (pieces, group, first) in &self.paths {
@@ -189,28 +189,28 @@ impl Names {
                     continue;
                 }
                 if self.advance(pieces, at, *first, name, &mut next) {
-                    return Step::Kept(group);
+                    return NextName::Kept(group);
                 }
             }
         }
-        Step::Open(next)
+        NextName::Open(next)
     }
 
     /// From the place `at` of a pattern. True if that is the pattern's end.
-    fn advance(&self, pieces: &[Piece], at: usize, first: u32, name: &[u8], next: &mut State) -> bool {
+    fn advance(&self, pieces: &[NamePiece], at: usize, first: u32, name: &[u8], next: &mut State) -> bool {
         let Some(piece) = pieces.get(at) else { return false };
         let mark = |next: &mut State, to: usize| next.reached |= 1 << (first + (to as u32) - 1);
         match piece {
-            Piece::Deep => {
+            NamePiece::Deep => {
                 // Any number of names, none as well.
                 if piece.matches(name) {
                     mark(next, at);
                 }
                 self.advance(pieces, at + 1, first, name, next)
             }
-            Piece::Name(_) | Piece::Star(..) if !piece.matches(name) => false,
-            Piece::Name(_) | Piece::Star(..) if at + 1 == pieces.len() => true,
-            Piece::Name(_) | Piece::Star(..) => {
+            NamePiece::Name(_) | NamePiece::Star(..) if !piece.matches(name) => false,
+            NamePiece::Name(_) | NamePiece::Star(..) if at + 1 == pieces.len() => true,
+            NamePiece::Name(_) | NamePiece::Star(..) => {
                 mark(next, at + 1);
                 false
             }
@@ -219,17 +219,17 @@ impl Names {
 
     /// Takes the components of a relative path.
     #[must_use]
-    pub fn find(&self, mut state: State, relative: &[u8]) -> Found {
+    pub fn find(&self, mut state: State, relative: &[u8]) -> Match {
         let mut components = relative.split(|b| *b == b'/').filter(|name| !name.is_empty());
         let mut depth = 0;
         while let Some(name) = components.next() {
             depth += 1;
             match self.step(state, name) {
-                Step::Kept(group) => return Found::Kept { group, depth, beneath: components.next().is_some() },
-                Step::Open(next) => state = next,
+                NextName::Kept(group) => return Match::Kept { group, depth, beneath: components.next().is_some() },
+                NextName::Open(next) => state = next,
             }
         }
-        Found::Open(state)
+        Match::Open(state)
     }
 
     /// Where a granted tree stands: `.config` granted alone still has `fish` kept in it (A16). That the tree is kept
@@ -239,8 +239,8 @@ impl Names {
         let mut state = State::default();
         for name in absolute.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
             state = match self.step(state, name) {
-                Step::Open(next) if !next.free => next,
-                Step::Open(_) | Step::Kept(_) => State::default(),
+                NextName::Open(next) if !next.free => next,
+                NextName::Open(_) | NextName::Kept(_) => State::default(),
             };
         }
         state
@@ -293,13 +293,13 @@ mod tests {
     use super::*;
 
     fn kept(path: &str) -> bool {
-        matches!(names().find(State::default(), path.as_bytes()), Found::Kept { .. })
+        matches!(names().find(State::default(), path.as_bytes()), Match::Kept { .. })
     }
 
     fn state(path: &str) -> State {
         match names().find(State::default(), path.as_bytes()) {
-            Found::Open(state) => state,
-            Found::Kept { .. } => panic!("{path} is kept"),
+            Match::Open(state) => state,
+            Match::Kept { .. } => panic!("{path} is kept"),
         }
     }
 
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn a18_a_repository_has_any_name() {
         let bare = state("x").in_repository();
-        let find = |path: &str| matches!(names().find(bare, path.as_bytes()), Found::Kept { .. });
+        let find = |path: &str| matches!(names().find(bare, path.as_bytes()), Match::Kept { .. });
         assert!(find("hooks/update") && find("config") && find("worktrees/w/commondir") && find("sub/.git/config"));
         assert!(!find("objects/config") && !find("HEAD"));
         assert_eq!(bare, state(".git"));
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn a16_a_granted_tree_stands_where_it_is() {
         let find = |root: &str, path: &str| {
-            matches!(names().find(names().root(root.as_bytes()), path.as_bytes()), Found::Kept { .. })
+            matches!(names().find(names().root(root.as_bytes()), path.as_bytes()), Match::Kept { .. })
         };
         assert!(find("/home/u/.config", "fish/config.fish"));
         assert!(find("/home/u/r/.git", "hooks/x"));

@@ -9,7 +9,7 @@
 
 /// Protection of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Guard {
+pub enum NameGuard {
     /// It is neither made, changed, moved nor removed.
     Closed,
     /// It is kept like that in a repository; but one that the call itself has made is the call's.
@@ -24,11 +24,11 @@ pub enum Guard {
 
 /// Names that have one reason in common.
 #[derive(Debug, Clone, Copy)]
-pub struct Group {
+pub struct NameGroup {
     /// Harm that could be done with them.
     pub reason: &'static str,
     /// Protection against that.
-    pub guard: Guard,
+    pub guard: NameGuard,
     /// The patterns. `*` stands for any part of a name, `**` for any number of names but those in [`NEVER_DEEP`].
     pub patterns: &'static [&'static str],
 }
@@ -41,10 +41,10 @@ pub const NEVER_DEEP: &[&str] = &["refs", "logs", "objects"];
 pub const FREE: &[&str] = &["node_modules", "target"];
 
 /// The table.
-pub const NAMES: &[Group] = &[
-    Group {
+pub const NAMES: &[NameGroup] = &[
+    NameGroup {
         reason: "start-up files of shells and sessions run at the next login",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &[
             ".bashrc",
             ".bash_profile",
@@ -96,9 +96,9 @@ pub const NAMES: &[Group] = &[
             ".gitconfig",
         ],
     },
-    Group {
+    NameGroup {
         reason: "keys and credentials, and the programs that their settings name",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &[
             ".ssh",
             ".gnupg",
@@ -122,9 +122,9 @@ pub const NAMES: &[Group] = &[
             ".env",
         ],
     },
-    Group {
+    NameGroup {
         reason: "credentials of package managers, and settings of theirs that run programs",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &[
             ".npmrc",
             ".yarnrc",
@@ -148,9 +148,9 @@ pub const NAMES: &[Group] = &[
             ".nuget",
         ],
     },
-    Group {
+    NameGroup {
         reason: "settings of editors, which run tasks and load extensions when a directory is opened",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &[
             ".vscode",
             ".vscode-server",
@@ -188,9 +188,9 @@ pub const NAMES: &[Group] = &[
             "*.sublime-project",
         ],
     },
-    Group {
+    NameGroup {
         reason: "settings of agents and of MCP servers: they start programs and grant permissions",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &[
             ".mcp.json",
             ".mcp",
@@ -229,19 +229,19 @@ pub const NAMES: &[Group] = &[
             ".augment-guidelines",
         ],
     },
-    Group {
+    NameGroup {
         reason: "manifests and state of callgate itself (E4)",
-        guard: Guard::Closed,
+        guard: NameGuard::Closed,
         patterns: &["callgate.toml", "callgate.json", ".callgate", ".config/callgate", ".local/state/callgate"],
     },
-    Group {
+    NameGroup {
         reason: "callgate's own files on their way to another name",
-        guard: Guard::Temporary,
+        guard: NameGuard::Temporary,
         patterns: &[".callgate-*"],
     },
-    Group {
+    NameGroup {
         reason: "configuration, while git writes it",
-        guard: Guard::Temporary,
+        guard: NameGuard::Temporary,
         patterns: &[
             ".gitconfig.lock",
             "*.git/config.lock",
@@ -251,9 +251,9 @@ pub const NAMES: &[Group] = &[
             "*.git/worktrees/*/config.worktree.lock",
         ],
     },
-    Group {
+    NameGroup {
         reason: "programs that version control runs by itself, and pointers to where it finds them",
-        guard: Guard::Repository,
+        guard: NameGuard::Repository,
         patterns: &[
             "*.git/branches",
             "*.git/commondir",
@@ -274,9 +274,9 @@ pub const NAMES: &[Group] = &[
             ".husky",
         ],
     },
-    Group {
+    NameGroup {
         reason: "configuration of repositories, many of whose keys run programs (A18)",
-        guard: Guard::GitConfig,
+        guard: NameGuard::GitConfig,
         patterns: &[
             "*.git/config",
             "*.git/config.worktree",

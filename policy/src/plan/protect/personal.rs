@@ -6,8 +6,8 @@
 
 use super::gitconfig::{self, Setting};
 use super::gitkeys::Sub::{Either, Without};
-use super::gitkeys::Value::{OneOf, Ref, Text, Word, Words};
-use super::gitkeys::{Line, value_in};
+use super::gitkeys::ValueForm::{OneOf, Ref, Text, Word, Words};
+use super::gitkeys::{KeyLine, value_in};
 use crate::watchdog::Builtin;
 
 /// Most bytes of one value.
@@ -15,7 +15,7 @@ const LONGEST: usize = 1024;
 /// Most bytes of what sessions get.
 const MOST: usize = 16 * 1024;
 
-const KEYS: &[Line] = &[
+const KEYS: &[KeyLine] = &[
     ("advice", Without, &[], Word),
     ("author", Without, &["name", "email"], Text),
     ("blame", Without, &["coloring", "date", "showemail", "showroot"], Word),

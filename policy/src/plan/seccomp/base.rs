@@ -6,7 +6,7 @@ use super::groups::{
     other_processes, process_controls, reserved_space, socket_options, sockets, starting, uncounted_memory, unreadable,
     watching,
 };
-use super::types::{Errno, Filter, Variant, Verdict};
+use super::types::{CallVerdict, Errno, Filter, Variant};
 use crate::plan::{Starter, Strength, Writer};
 
 /// The filter that holds for everything in a session.
@@ -64,7 +64,7 @@ pub fn base(variant: Variant) -> Filter {
         title: format!(
             "base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}{debug_name}"
         ),
-        default: Verdict::Errno(Errno::Enosys),
+        default: CallVerdict::Errno(Errno::Enosys),
         groups,
     }
 }

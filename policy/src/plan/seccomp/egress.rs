@@ -6,14 +6,15 @@ use super::constants::{
     SOL_TCP, TCP_KEEPIDLE, TCP_NODELAY,
 };
 use super::types::{
-    ALLOW, Action, ArgRule, Condition, EPERM, Errno, Filter, Group, Operand, Verdict, equal, has_all, masked,
+    ALLOW, ArgRule, CallAction, CallGroup, CallVerdict, Condition, EPERM, Errno, Filter, Operand, equal, has_all,
+    masked,
 };
 
 /// Filter of egress once it is confined: connect by TCP, ask for names by UDP, serve the sockets that it was given, and
 /// end. It opens nothing, starts nothing, and makes no other kind of socket.
 pub fn egress() -> Filter {
-    let any_of = |rules: Vec<Vec<Condition>>| Action::Args {
-        rules: rules.into_iter().map(|when| ArgRule { when, then: Verdict::Allow }).collect(),
+    let any_of = |rules: Vec<Vec<Condition>>| CallAction::Args {
+        rules: rules.into_iter().map(|when| ArgRule { when, then: CallVerdict::Allow }).collect(),
         otherwise: EPERM,
     };
     let one_of = |arg, values: &[Operand]| any_of(values.iter().map(|value| vec![equal(arg, *value)]).collect());
@@ -27,23 +28,23 @@ pub fn egress() -> Filter {
     });
     let option = |level, name| vec![equal(1, level), equal(2, name)];
     let no_fast_open = |flags| any_of(vec![vec![masked(flags, MSG_FASTOPEN, NONE)]]);
-    let own_memory = Action::Args {
+    let own_memory = CallAction::Args {
         rules: vec![ArgRule { when: vec![has_all(2, PROT_EXEC)], then: EPERM }],
-        otherwise: Verdict::Allow,
+        otherwise: CallVerdict::Allow,
     };
-    let group = |title, why, calls| Group { title, why, attacks: &[], calls };
+    let group = |title, why, calls| CallGroup { title, why, attacks: &[], calls };
     Filter {
         title: "filter of egress".to_owned(),
-        default: Verdict::Errno(Errno::Enosys),
+        default: CallVerdict::Errno(Errno::Enosys),
         groups: vec![
-            Group {
+            CallGroup {
                 title: "making sockets",
                 why: "TCP for connections, UDP to ask for names and to learn which addresses are this machine's. No \
                       listening: what egress listens on was given to it",
                 attacks: &["B1", "B3", "B4", "B7", "B8"],
                 calls: vec![("socket", any_of(sockets.collect())), ("connect bind accept4", ALLOW)],
             },
-            Group {
+            CallGroup {
                 title: "sending",
                 why: "not with MSG_FASTOPEN, which connects: Landlock judges connect(2) alone",
                 attacks: &["B2"],

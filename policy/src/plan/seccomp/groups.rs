@@ -16,14 +16,14 @@ use super::constants::{
     SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
-    ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EACCES, EPERM, Errno, Group, NOTIFY, Variant, Verdict, Width,
-    by_command, equal, equal_64, has_all, masked,
+    ABSENT, ALLOW, ArgRule, CallAction, CallGroup, CallVerdict, Condition, DENY, EACCES, EPERM, Errno, NOTIFY, Variant,
+    Width, by_command, equal, equal_64, has_all, masked,
 };
 use crate::plan::{Starter, Strength, Writer};
 
 /// Calls of programs that reach nothing but what Landlock, the limits and the process itself bound.
-pub(super) fn ordinary() -> Vec<Group> {
-    let allow = |title, why, names| Group { title, why, attacks: &[], calls: vec![(names, ALLOW)] };
+pub(super) fn ordinary() -> Vec<CallGroup> {
+    let allow = |title, why, names| CallGroup { title, why, attacks: &[], calls: vec![(names, ALLOW)] };
     vec![
         allow(
             "open descriptors",
@@ -102,24 +102,24 @@ pub(super) fn ordinary() -> Vec<Group> {
     ]
 }
 
-pub(super) fn filters() -> Group {
+pub(super) fn filters() -> CallGroup {
     let listener = [equal(0, SECCOMP_SET_MODE_FILTER), has_all(1, SECCOMP_FILTER_FLAG_NEW_LISTENER)];
-    Group {
+    CallGroup {
         title: "filters of one's own",
         why: "they only take away. One with a listener the kernel refuses too (EBUSY), because there is one already; the broker \
               refuses it and counts it, for the result",
         attacks: &[],
         calls: vec![(
             "seccomp",
-            Action::Args {
-                rules: vec![ArgRule { when: listener.into(), then: Verdict::Notify }],
-                otherwise: Verdict::Allow,
+            CallAction::Args {
+                rules: vec![ArgRule { when: listener.into(), then: CallVerdict::Notify }],
+                otherwise: CallVerdict::Allow,
             },
         )],
     }
 }
 
-pub(super) fn starting(starter: Starter) -> Group {
+pub(super) fn starting(starter: Starter) -> CallGroup {
     let (why, action) = match starter {
         Starter::Kernel => ("programs start programs; Landlock's execute right says which", ALLOW),
         Starter::Broker => (
@@ -129,7 +129,7 @@ pub(super) fn starting(starter: Starter) -> Group {
             NOTIFY,
         ),
     };
-    Group {
+    CallGroup {
         title: "starting programs",
         why,
         attacks: &["C2", "C6", "C7", "C8", "C9", "C14"],
@@ -137,8 +137,8 @@ pub(super) fn starting(starter: Starter) -> Group {
     }
 }
 
-pub(super) fn metadata() -> Group {
-    Group {
+pub(super) fn metadata() -> CallGroup {
+    CallGroup {
         title: "metadata of files",
         why: "Landlock has no right for these, so without the broker modes, owners, times and attributes could be \
               changed on paths that are granted for reading",
@@ -151,10 +151,10 @@ pub(super) fn metadata() -> Group {
     }
 }
 
-pub(super) fn sockets(strength: Strength) -> Group {
+pub(super) fn sockets(strength: Strength) -> CallGroup {
     let kind = |domain, kind, protocol| ArgRule {
         when: vec![equal(0, domain), masked(1, SOCK_TYPE_MASK, kind), protocol],
-        then: Verdict::Notify,
+        then: CallVerdict::Notify,
     };
     let family = |domain, then| ArgRule { when: vec![equal(0, domain)], then };
     let mut rules = Vec::new();
@@ -178,7 +178,7 @@ pub(super) fn sockets(strength: Strength) -> Group {
             for kind in [SOCK_RAW, SOCK_DGRAM] {
                 rules.push(ArgRule {
                     when: vec![equal(0, AF_NETLINK), masked(1, SOCK_TYPE_MASK, kind), equal(2, NETLINK_ROUTE)],
-                    then: Verdict::Notify,
+                    then: CallVerdict::Notify,
                 });
             }
             "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. A datagram \
@@ -190,27 +190,28 @@ pub(super) fn sockets(strength: Strength) -> Group {
     };
     rules.push(family(AF_UNIX, EACCES));
     // Refused as well, and counted: a resolver's socket is how a look-up of a name shows.
-    rules.extend([AF_INET, AF_INET6].map(|domain| family(domain, Verdict::Notify)));
-    let pair = |kind| ArgRule { when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)], then: Verdict::Allow };
-    Group {
+    rules.extend([AF_INET, AF_INET6].map(|domain| family(domain, CallVerdict::Notify)));
+    let pair =
+        |kind| ArgRule { when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)], then: CallVerdict::Allow };
+    CallGroup {
         title: "making sockets",
         why,
         attacks: &["B1", "B3", "B4", "B7", "B8"],
         calls: vec![
-            ("socket", Action::Args { rules, otherwise: Verdict::Errno(Errno::Eafnosupport) }),
+            ("socket", CallAction::Args { rules, otherwise: CallVerdict::Errno(Errno::Eafnosupport) }),
             (
                 "socketpair",
-                Action::Args {
+                CallAction::Args {
                     rules: vec![pair(SOCK_STREAM), pair(SOCK_SEQPACKET)],
-                    otherwise: Verdict::Errno(Errno::Eacces),
+                    otherwise: CallVerdict::Errno(Errno::Eacces),
                 },
             ),
         ],
     }
 }
 
-pub(super) fn addresses() -> Group {
-    Group {
+pub(super) fn addresses() -> CallGroup {
+    CallGroup {
         title: "addresses of sockets",
         why: "an address lies behind a pointer: the broker decides on its own copy and acts itself. listen without \
               bind takes a port of its own and is not covered by Landlock",
@@ -226,10 +227,10 @@ pub(super) fn addresses() -> Group {
     }
 }
 
-pub(super) fn messages(strength: Strength) -> Group {
-    let unless_fast_open = |arg| Action::Args {
-        rules: vec![ArgRule { when: vec![has_all(arg, MSG_FASTOPEN)], then: Verdict::Errno(Errno::Eopnotsupp) }],
-        otherwise: Verdict::Allow,
+pub(super) fn messages(strength: Strength) -> CallGroup {
+    let unless_fast_open = |arg| CallAction::Args {
+        rules: vec![ArgRule { when: vec![has_all(arg, MSG_FASTOPEN)], then: CallVerdict::Errno(Errno::Eopnotsupp) }],
+        otherwise: CallVerdict::Allow,
     };
     let why = match strength {
         Strength::Landlock => {
@@ -241,7 +242,7 @@ pub(super) fn messages(strength: Strength) -> Group {
              refused, or leads to somewhere in the session's own network namespace"
         }
     };
-    Group {
+    CallGroup {
         title: "sending",
         why,
         attacks: &["B2", "B18"],
@@ -249,15 +250,16 @@ pub(super) fn messages(strength: Strength) -> Group {
     }
 }
 
-pub(super) fn socket_options(strength: Strength) -> Group {
+pub(super) fn socket_options(strength: Strength) -> CallGroup {
     let option = |level, option, then| ArgRule { when: vec![equal(1, level), equal(2, option)], then };
-    let pretended = [SO_REUSEPORT, SO_LINGER].map(|value| option(SOL_SOCKET, value, Verdict::Errno(Errno::Success)));
+    let pretended =
+        [SO_REUSEPORT, SO_LINGER].map(|value| option(SOL_SOCKET, value, CallVerdict::Errno(Errno::Success)));
     let refused = [(SOL_TCP, TCP_FASTOPEN_CONNECT), (SOL_TCP, TCP_ULP), (SOL_SOCKET, SO_BINDTODEVICE)];
-    let refused = refused.map(|(level, value)| option(level, value, Verdict::Errno(Errno::Eperm)));
+    let refused = refused.map(|(level, value)| option(level, value, CallVerdict::Errno(Errno::Eperm)));
     // Whole rows of numbers, of which the rest does nothing, or is the privileged's: a filter has no room for each.
     let row = |(level, but_low_bits, first)| ArgRule {
         when: vec![equal(1, level), masked(2, but_low_bits, first)],
-        then: Verdict::Allow,
+        then: CallVerdict::Allow,
     };
     let each = OPTIONS.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
     let of_own_network: &[_] = match strength {
@@ -265,9 +267,9 @@ pub(super) fn socket_options(strength: Strength) -> Group {
         Strength::Namespaces => OPTIONS_OF_OWN_NETWORK,
     };
     let own = of_own_network.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
-    let each = each.chain(own).map(|(level, value)| option(level, value, Verdict::Allow));
+    let each = each.chain(own).map(|(level, value)| option(level, value, CallVerdict::Allow));
     let rules = pretended.into_iter().chain(refused).chain(OPTION_ROWS.map(row)).chain(each);
-    Group {
+    CallGroup {
         title: "options of sockets",
         why: "those that are named tune a connection. Others send it elsewhere than its address says: SO_BINDTODEVICE and \
               IPV6_RTHDR lead a connection to loopback out of the host, TCP_FASTOPEN_CONNECT turns a later write into a \
@@ -279,18 +281,18 @@ pub(super) fn socket_options(strength: Strength) -> Group {
         attacks: &["B2", "B5", "D11", "D12"],
         calls: vec![(
             "setsockopt",
-            Action::Args { rules: rules.collect(), otherwise: Verdict::Errno(Errno::Enoprotoopt) },
+            CallAction::Args { rules: rules.collect(), otherwise: CallVerdict::Errno(Errno::Enoprotoopt) },
         )],
     }
 }
 
-pub(super) fn ioctls(strength: Strength, landlock_abi: u8) -> Group {
+pub(super) fn ioctls(strength: Strength, landlock_abi: u8) -> CallGroup {
     let of_own_network: &[_] = match strength {
         Strength::Landlock => &[],
         Strength::Namespaces => IOCTLS_OF_OWN_NETWORK,
     };
-    let owners = if landlock_abi < 6 { EPERM } else { Verdict::Allow };
-    Group {
+    let owners = if landlock_abi < 6 { EPERM } else { CallVerdict::Allow };
+    CallGroup {
         title: "device and file controls",
         why: "a descriptor that was opened for reading is enough for many of them, which neither Landlock nor a mode then \
               judges: those of btrfs make trees in a read-only directory, others set attributes or reserve space, TIOCSTI and \
@@ -300,25 +302,25 @@ pub(super) fn ioctls(strength: Strength, landlock_abi: u8) -> Group {
         attacks: &["A12", "D5", "D6", "D11"],
         calls: vec![(
             "ioctl",
-            Action::Args {
+            CallAction::Args {
                 rules: by_command(
                     1,
                     &[
-                        (IOCTLS, Verdict::Allow),
-                        (of_own_network, Verdict::Allow),
+                        (IOCTLS, CallVerdict::Allow),
+                        (of_own_network, CallVerdict::Allow),
                         (OWNER_IOCTLS, owners),
                         (REFUSED_IOCTLS, EPERM),
-                        (&[TIOCGPTPEER], Verdict::Notify),
+                        (&[TIOCGPTPEER], CallVerdict::Notify),
                     ],
                 ),
-                otherwise: Verdict::Errno(Errno::Enotty),
+                otherwise: CallVerdict::Errno(Errno::Enotty),
             },
         )],
     }
 }
 
-pub(super) fn ipc() -> Group {
-    Group {
+pub(super) fn ipc() -> CallGroup {
+    CallGroup {
         title: "System V and POSIX IPC",
         why: "keys and ids are shared by all that is in one IPC namespace, other calls of the session at least: the broker \
               keeps each call to its own. POSIX queues are refused: Landlock has no rule that could name one, so the \
@@ -326,7 +328,7 @@ pub(super) fn ipc() -> Group {
         attacks: &[],
         calls: vec![
             ("shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl", NOTIFY),
-            ("mq_open mq_unlink", Action::Always(EACCES)),
+            ("mq_open mq_unlink", CallAction::Always(EACCES)),
             ("shmdt mq_timedsend mq_timedreceive mq_notify mq_getsetattr", ALLOW),
         ],
     }
@@ -342,7 +344,7 @@ pub(super) fn ipc() -> Group {
 /// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
 /// every other call that changes names: reading is not asked about, unless single files are granted in directories that may
 /// not be read. It is told of umask(2) because it makes files as the caller would.
-pub(super) fn names(Variant { strength, landlock_abi, writer, debug, .. }: Variant) -> Group {
+pub(super) fn names(Variant { strength, landlock_abi, writer, debug, .. }: Variant) -> CallGroup {
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
@@ -355,26 +357,27 @@ pub(super) fn names(Variant { strength, landlock_abi, writer, debug, .. }: Varia
         }
         if writer.is_broker() {
             for bit in [O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE] {
-                rules.push(ArgRule { when: vec![has_all(flags, bit)], then: Verdict::Notify });
+                rules.push(ArgRule { when: vec![has_all(flags, bit)], then: CallVerdict::Notify });
             }
         }
         if strength == Strength::Landlock {
             for (mask, bits) in [(SHM_OPEN_MASK, O_NOFOLLOW_O_CLOEXEC), (SEM_OPEN_MASK, O_NOFOLLOW_O_RDWR)] {
-                rules.push(ArgRule { when: vec![masked(flags, mask, bits)], then: Verdict::Notify });
+                rules.push(ArgRule { when: vec![masked(flags, mask, bits)], then: CallVerdict::Notify });
             }
-            rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: Verdict::Notify });
+            rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: CallVerdict::Notify });
         }
         // Debuggers read what procfs tells of the call's processes, for whose directories there can be no rules beforehand.
         let shows_processes = debug && strength == Strength::Landlock;
         let asked = writer == Writer::BrokerReadsToo || shows_processes;
-        let reading = if asked { Verdict::Notify } else { Verdict::Allow };
-        Action::Args { rules, otherwise: reading }
+        let reading = if asked { CallVerdict::Notify } else { CallVerdict::Allow };
+        CallAction::Args { rules, otherwise: reading }
     };
-    let (changing, change) = if writer.is_broker() { (NOTIFY, Verdict::Notify) } else { (ALLOW, Verdict::Allow) };
-    let making = |mode: u8| Action::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: change };
+    let (changing, change) =
+        if writer.is_broker() { (NOTIFY, CallVerdict::Notify) } else { (ALLOW, CallVerdict::Allow) };
+    let making = |mode: u8| CallAction::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: change };
     let linking = if strength == Strength::Landlock { NOTIFY } else { changing.clone() };
     let truncating = if no_truncate_right { NOTIFY } else { changing.clone() };
-    Group {
+    CallGroup {
         title: "making, opening, linking and removing names",
         why: "a set-user-ID program that a call makes would lend its owner's identity, perhaps root's, to whoever runs \
               it. The fourth access mode of open(2) is for ioctl(2) alone, and Landlock asks for no right when a file is opened by it, \
@@ -394,7 +397,7 @@ pub(super) fn names(Variant { strength, landlock_abi, writer, debug, .. }: Varia
     }
 }
 
-pub(super) fn watching(strength: Strength) -> Group {
+pub(super) fn watching(strength: Strength) -> CallGroup {
     let (why, action) = match strength {
         Strength::Landlock => (
             "inotify tells every name that is made, opened or removed in a directory that file modes let be read; Landlock \
@@ -403,7 +406,7 @@ pub(super) fn watching(strength: Strength) -> Group {
         ),
         Strength::Namespaces => ("what was not granted is not there to be watched", ALLOW),
     };
-    Group {
+    CallGroup {
         title: "watching files",
         why,
         attacks: &["D1"],
@@ -418,14 +421,14 @@ pub(super) fn set_id(mode: u8, when: impl Fn(Condition) -> Vec<Condition>) -> Ve
 
 /// A limit of 1 byte is how core(5) says that no program is to get a process's memory through a pipe; at 0 it gets all of it.
 /// Nothing would be gained by another value, for no core fits into a byte, so that setting one is said to be done.
-pub(super) fn limits_of_processes() -> Group {
+pub(super) fn limits_of_processes() -> CallGroup {
     let core = |mut conditions: Vec<Condition>, then| {
         conditions.push(equal(1, RLIMIT_CORE));
         ArgRule { when: conditions, then }
     };
     let reads = equal_64(2, NULL);
-    let (pretended, own) = (Verdict::Errno(Errno::Success), equal(0, SELF));
-    Group {
+    let (pretended, own) = (CallVerdict::Errno(Errno::Success), equal(0, SELF));
+    CallGroup {
         title: "limits of processes",
         why: "a core dump is a copy of memory left behind, and what the limit for it must be to prevent one, programs set \
               otherwise: to 0, which a pipe's reader is not bound by. 0 is the caller's own number; other numbers are of any \
@@ -434,34 +437,34 @@ pub(super) fn limits_of_processes() -> Group {
         calls: vec![
             (
                 "setrlimit",
-                Action::Args {
+                CallAction::Args {
                     rules: vec![ArgRule { when: vec![equal(0, RLIMIT_CORE)], then: pretended }],
-                    otherwise: Verdict::Allow,
+                    otherwise: CallVerdict::Allow,
                 },
             ),
             (
                 "prlimit64",
-                Action::Args {
+                CallAction::Args {
                     rules: vec![
-                        ArgRule { when: vec![own, reads], then: Verdict::Allow },
-                        ArgRule { when: vec![reads], then: Verdict::Notify },
+                        ArgRule { when: vec![own, reads], then: CallVerdict::Allow },
+                        ArgRule { when: vec![reads], then: CallVerdict::Notify },
                         core(vec![own, equal_64(3, NULL)], pretended),
                         core(vec![], EPERM),
-                        ArgRule { when: vec![own], then: Verdict::Allow },
+                        ArgRule { when: vec![own], then: CallVerdict::Allow },
                     ],
-                    otherwise: Verdict::Notify,
+                    otherwise: CallVerdict::Notify,
                 },
             ),
         ],
     }
 }
 
-pub(super) fn other_processes(landlock_abi: u8) -> [Group; 4] {
-    let oneself = |conditions: Vec<Condition>| Action::Args {
-        rules: vec![ArgRule { when: conditions, then: Verdict::Allow }],
-        otherwise: Verdict::Notify,
+pub(super) fn other_processes(landlock_abi: u8) -> [CallGroup; 4] {
+    let oneself = |conditions: Vec<Condition>| CallAction::Args {
+        rules: vec![ArgRule { when: conditions, then: CallVerdict::Allow }],
+        otherwise: CallVerdict::Notify,
     };
-    let scheduling = Group {
+    let scheduling = CallGroup {
         title: "scheduling of processes",
         why: "they take the id of any process of the same user that is in the PID namespace, other calls of the session at \
               least. 0 is the caller; other ids are checked by the broker",
@@ -477,17 +480,17 @@ pub(super) fn other_processes(landlock_abi: u8) -> [Group; 4] {
     let (why, signal, owners) = if unscoped {
         ("Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for", NOTIFY, EPERM)
     } else {
-        ("Landlock's signal scope bounds them", ALLOW, Verdict::Allow)
+        ("Landlock's signal scope bounds them", ALLOW, CallVerdict::Allow)
     };
-    let rules = by_command(1, &[(FCNTLS, Verdict::Allow), (OWNER_FCNTLS, owners), (REFUSED_FCNTLS, EPERM)]);
-    let fcntl = Action::Args { rules, otherwise: Verdict::Errno(Errno::Einval) };
-    let signals = Group {
+    let rules = by_command(1, &[(FCNTLS, CallVerdict::Allow), (OWNER_FCNTLS, owners), (REFUSED_FCNTLS, EPERM)]);
+    let fcntl = CallAction::Args { rules, otherwise: CallVerdict::Errno(Errno::Einval) };
+    let signals = CallGroup {
         title: "signals to processes",
         why,
         attacks: &["D2"],
         calls: vec![("kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal", signal)],
     };
-    let owners = Group {
+    let owners = CallGroup {
         title: "descriptor flags and locks",
         why: "F_SETOWN and F_SETSIG have the kernel send a signal of one's choice to anyone; the scope covers that \
               only where it exists. Who holds a lease makes everybody else who opens the file wait, up to 45 s each \
@@ -499,11 +502,11 @@ pub(super) fn other_processes(landlock_abi: u8) -> [Group; 4] {
     [limits_of_processes(), scheduling, signals, owners]
 }
 
-pub(super) fn memory_of_others(debug: bool) -> Group {
+pub(super) fn memory_of_others(debug: bool) -> CallGroup {
     if debug {
         return tracing();
     }
-    Group {
+    CallGroup {
         title: "memory and descriptors of other processes",
         why: "the broker, the zygote and sibling calls run as the same user. Whoever can write another's memory can \
               also change an argument vector after it was judged",
@@ -519,13 +522,13 @@ pub(super) fn memory_of_others(debug: bool) -> Group {
 /// Group of calls for processes that may trace one another: whom they reach, Landlock bounds.
 ///
 /// The request is a `long` and compared in its low half: with anything in the upper one it is none that the kernel knows.
-fn tracing() -> Group {
-    let mut rules = by_command(0, &[(PTRACES, Verdict::Allow)]);
+fn tracing() -> CallGroup {
+    let mut rules = by_command(0, &[(PTRACES, CallVerdict::Allow)]);
     for request in [PTRACE_SEIZE, PTRACE_SETOPTIONS] {
         let others = Condition { arg: 3, width: Width::Full64, mask: Some(NOT_TRACE_OPTIONS), value: NONE };
-        rules.push(ArgRule { when: vec![equal(0, request), others], then: Verdict::Allow });
+        rules.push(ArgRule { when: vec![equal(0, request), others], then: CallVerdict::Allow });
     }
-    Group {
+    CallGroup {
         title: "tracing, memory and descriptors of other processes",
         why: "a Landlock domain may trace itself and what is below it (from ABI 1): the processes of one call, and neither the \
               broker, a zygote or the call's init, nor another call. What a tracer changes of a system call this filter judges \
@@ -534,32 +537,32 @@ fn tracing() -> Group {
               PTRACE_O_SUSPEND_SECCOMP and requests that are not listed are refused",
         attacks: &["D1", "D12"],
         calls: vec![
-            ("ptrace", Action::Args { rules, otherwise: Verdict::Notify }),
+            ("ptrace", CallAction::Args { rules, otherwise: CallVerdict::Notify }),
             ("process_vm_readv process_vm_writev", ALLOW),
             ("process_madvise process_mrelease pidfd_getfd", DENY),
         ],
     }
 }
 
-pub(super) fn reserved_space() -> Group {
-    let gives_back = |bit| ArgRule { when: vec![has_all(1, bit)], then: Verdict::Allow };
-    Group {
+pub(super) fn reserved_space() -> CallGroup {
+    let gives_back = |bit| ArgRule { when: vec![has_all(1, bit)], then: CallVerdict::Allow };
+    CallGroup {
         title: "space that is taken without writing",
         why: "what is reserved is in no process's count of bytes written. As on a file system that cannot, C libraries write \
               zeros instead (posix_fallocate), which are counted, and programs do without; giving space back is another matter",
         attacks: &["D11"],
         calls: vec![(
             "fallocate",
-            Action::Args {
+            CallAction::Args {
                 rules: vec![gives_back(FALLOC_FL_PUNCH_HOLE), gives_back(FALLOC_FL_COLLAPSE_RANGE)],
-                otherwise: Verdict::Errno(Errno::Eopnotsupp),
+                otherwise: CallVerdict::Errno(Errno::Eopnotsupp),
             },
         )],
     }
 }
 
-pub(super) fn uncounted_memory() -> Group {
-    Group {
+pub(super) fn uncounted_memory() -> CallGroup {
+    CallGroup {
         title: "memory that nobody's count has",
         why: "what the init counts is what processes map and what their descriptors hold. Pages that a pipe or a secret file keeps are \
               in neither, and a thread's own table of descriptors is told apart from its process's by nobody. The init has to \
@@ -569,15 +572,15 @@ pub(super) fn uncounted_memory() -> Group {
             ("vmsplice memfd_secret", ABSENT),
             (
                 "close_range",
-                Action::Args {
+                CallAction::Args {
                     rules: vec![ArgRule { when: vec![has_all(2, CLOSE_RANGE_UNSHARE)], then: EPERM }],
-                    otherwise: Verdict::Allow,
+                    otherwise: CallVerdict::Allow,
                 },
             ),
             (
                 "kcmp",
-                Action::Args {
-                    rules: vec![ArgRule { when: vec![equal(2, KCMP_VM)], then: Verdict::Allow }],
+                CallAction::Args {
+                    rules: vec![ArgRule { when: vec![equal(2, KCMP_VM)], then: CallVerdict::Allow }],
                     otherwise: EPERM,
                 },
             ),
@@ -585,8 +588,8 @@ pub(super) fn uncounted_memory() -> Group {
     }
 }
 
-pub(super) fn namespaces() -> Group {
-    Group {
+pub(super) fn namespaces() -> CallGroup {
+    CallGroup {
         title: "entering namespaces",
         why: "a new user namespace gives back every capability, and the kernel code behind them. The broker refuses and counts \
               them, for the result",
@@ -595,8 +598,8 @@ pub(super) fn namespaces() -> Group {
     }
 }
 
-pub(super) fn identities() -> Group {
-    Group {
+pub(super) fn identities() -> CallGroup {
+    CallGroup {
         title: "becoming another user",
         why: "without capabilities the kernel refuses every id that the process does not have. The broker refuses those and counts \
               them, for the result, and lets the kernel judge the rest",
@@ -605,8 +608,8 @@ pub(super) fn identities() -> Group {
     }
 }
 
-pub(super) fn mounts() -> Group {
-    Group {
+pub(super) fn mounts() -> CallGroup {
+    CallGroup {
         title: "mounts and roots",
         why: "the tree that the rules were made for must stay what it is; handles open files without a name. The broker refuses \
               and counts what is about mounts, for the result",
@@ -621,8 +624,8 @@ pub(super) fn mounts() -> Group {
     }
 }
 
-pub(super) fn kernel_surface() -> Group {
-    Group {
+pub(super) fn kernel_surface() -> CallGroup {
+    CallGroup {
         title: "kernel surface that tools do not need",
         why: "each has brought down kernels or sandboxes, or sees beyond the process: programs in the kernel, faults \
               held open for races, keyrings shared by the user's sessions, segments of the x86 descriptor table",
@@ -636,8 +639,8 @@ pub(super) fn kernel_surface() -> Group {
     }
 }
 
-pub(super) fn host_state() -> Group {
-    Group {
+pub(super) fn host_state() -> CallGroup {
+    CallGroup {
         title: "the host's state",
         why: "no tool call is about the machine itself; most of these need a capability too",
         attacks: &[],
@@ -650,27 +653,27 @@ pub(super) fn host_state() -> Group {
     }
 }
 
-pub(super) fn execution_domains() -> Group {
+pub(super) fn execution_domains() -> CallGroup {
     let known = [PER_LINUX, PER_QUERY, ADDR_NO_RANDOMIZE, PER_LINUX32, UNAME26, UNAME26_LINUX32];
-    Group {
+    CallGroup {
         title: "execution domains",
         why: "debuggers and builds switch off address randomization or ask for a 32-bit uname; the rest, such as \
               READ_IMPLIES_EXEC and MMAP_PAGE_ZERO, only weakens programs",
         attacks: &[],
         calls: vec![(
             "personality",
-            Action::Args {
-                rules: known.map(|persona| ArgRule { when: vec![equal(0, persona)], then: Verdict::Allow }).into(),
+            CallAction::Args {
+                rules: known.map(|persona| ArgRule { when: vec![equal(0, persona)], then: CallVerdict::Allow }).into(),
                 otherwise: EPERM,
             },
         )],
     }
 }
 
-pub(super) fn clones(debug: bool) -> Group {
+pub(super) fn clones(debug: bool) -> CallGroup {
     let own_table = ArgRule { when: vec![masked(0, CLONE_FILES_CLONE_THREAD, CLONE_THREAD)], then: EPERM };
     if debug {
-        return Group {
+        return CallGroup {
             title: "threads and children by clone",
             why: "no new namespaces; no thread with descriptors of its own, which nobody would count. Nobody of callgate's traces \
                   here, and no exec is judged, so that a child may share its working directory and stay untraced: \
@@ -678,15 +681,18 @@ pub(super) fn clones(debug: bool) -> Group {
             attacks: &["D3", "D11"],
             calls: vec![(
                 "clone",
-                Action::Args {
-                    rules: vec![own_table, ArgRule { when: vec![masked(0, CLONE_NEW, NONE)], then: Verdict::Allow }],
+                CallAction::Args {
+                    rules: vec![
+                        own_table,
+                        ArgRule { when: vec![masked(0, CLONE_NEW, NONE)], then: CallVerdict::Allow },
+                    ],
                     // Refused there, and counted.
-                    otherwise: Verdict::Notify,
+                    otherwise: CallVerdict::Notify,
                 },
             )],
         };
     }
-    Group {
+    CallGroup {
         title: "threads and children by clone",
         why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
               after the child's exec was judged; no child that escapes tracing; no thread with descriptors of its own, which \
@@ -694,42 +700,42 @@ pub(super) fn clones(debug: bool) -> Group {
         attacks: &["D3", "C14", "D11"],
         calls: vec![(
             "clone",
-            Action::Args {
+            CallAction::Args {
                 rules: vec![
                     ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
                     own_table,
-                    ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
+                    ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: CallVerdict::Allow },
                 ],
                 // Refused there, and counted.
-                otherwise: Verdict::Notify,
+                otherwise: CallVerdict::Notify,
             },
         )],
     }
 }
 
-pub(super) fn process_controls(debug: bool) -> Group {
+pub(super) fn process_controls(debug: bool) -> CallGroup {
     let mut rules = vec![ArgRule {
         when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
-        then: Verdict::Errno(Errno::Success),
+        then: CallVerdict::Errno(Errno::Success),
     }];
-    rules.extend(by_command(0, &[(PRCTLS, Verdict::Allow), (&[PR_SET_MM], EPERM)]));
+    rules.extend(by_command(0, &[(PRCTLS, CallVerdict::Allow), (&[PR_SET_MM], EPERM)]));
     if debug {
         // Whom Yama lets trace the caller besides its ancestors: Landlock bounds them all the same.
-        rules.extend(by_command(0, &[(&[PR_SET_PTRACER], Verdict::Allow)]));
+        rules.extend(by_command(0, &[(&[PR_SET_PTRACER], CallVerdict::Allow)]));
     }
-    Group {
+    CallGroup {
         title: "process controls",
         why: "the broker cannot look at a process that is not dumpable, so that asking for this is answered with \
               success and not done; PR_SET_MM rewrites what /proc shows of a command line. What is not listed is answered as by \
               a kernel without it: PR_SCHED_CORE keeps others off a processor, PR_SET_VMA and PR_FUTEX_HASH take memory that \
               nobody counts",
         attacks: &["C14", "D11"],
-        calls: vec![("prctl", Action::Args { rules, otherwise: Verdict::Errno(Errno::Einval) })],
+        calls: vec![("prctl", CallAction::Args { rules, otherwise: CallVerdict::Errno(Errno::Einval) })],
     }
 }
 
-pub(super) fn unreadable() -> Group {
-    Group {
+pub(super) fn unreadable() -> CallGroup {
+    CallGroup {
         title: "calls that a filter cannot read",
         why: "clone3's flags and openat2's mode lie behind a pointer; io_uring makes sockets and opens files without a system call of \
               its own. As on a kernel without them, programs fall back",
@@ -738,8 +744,8 @@ pub(super) fn unreadable() -> Group {
     }
 }
 
-pub(super) fn native_aio() -> Group {
-    Group {
+pub(super) fn native_aio() -> CallGroup {
+    CallGroup {
         title: "the kernel's own asynchronous reading and writing",
         why: "the events that all processes of a host may have waiting are bounded together (fs.aio-max-nr, 65,536), and one \
               process can take them all. No filter counts across calls of io_setup, and what ends with a process nobody is \
@@ -749,8 +755,8 @@ pub(super) fn native_aio() -> Group {
     }
 }
 
-pub(super) fn newer() -> Group {
-    Group {
+pub(super) fn newer() -> CallGroup {
+    CallGroup {
         title: "newer twins of calls above",
         why: "the broker knows the old ones, and C libraries fall back to them; the rest tells of mounts or changes \
               security attributes",
@@ -763,8 +769,8 @@ pub(super) fn newer() -> Group {
     }
 }
 
-pub(super) fn obsolete() -> Group {
-    Group {
+pub(super) fn obsolete() -> CallGroup {
+    CallGroup {
         title: "obsolete calls",
         why: "kernels no longer have them, or only as a stub",
         attacks: &[],

@@ -10,7 +10,7 @@
 //! - A call of another architecture or of x32 kills the process (D5): its numbers mean other calls.
 //! - `int` arguments are compared in their low 32 bits, because the kernel drops the upper half; a comparison of all
 //!   64 bits is bypassed by setting one of those (D5; TIOCSTI in snapd).
-//! - The filter judges integers. What depends on pointed-to memory goes to the broker ([`Verdict::Notify`]), which
+//! - The filter judges integers. What depends on pointed-to memory goes to the broker ([`CallVerdict::Notify`]), which
 //!   acts on its own copy, or is refused.
 
 mod base;
@@ -25,7 +25,9 @@ pub use self::base::base;
 pub use self::constants::X86_64_ONLY;
 pub use self::egress::egress;
 pub use self::tools::{ask_delta, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta};
-pub use self::types::{Action, Arch, ArgRule, Condition, Errno, Filter, Group, Operand, Variant, Verdict, Width};
+pub use self::types::{
+    Arch, ArgRule, CallAction, CallGroup, CallVerdict, Condition, Errno, Filter, Operand, Variant, Width,
+};
 
 #[cfg(test)]
 mod tests;

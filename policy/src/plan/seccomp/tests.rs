@@ -86,7 +86,7 @@ fn no_name_appears_twice() {
 fn conditions_are_within_what_they_compare() {
     for filter in every_filter() {
         for (name, action) in filter.calls() {
-            let Action::Args { rules, .. } = action else {
+            let CallAction::Args { rules, .. } = action else {
                 continue;
             };
             for condition in rules.iter().flat_map(|rule| &rule.when) {

@@ -6,45 +6,45 @@ use super::constants::{
     SOCK_TYPE_MASK,
 };
 use super::types::{
-    ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EPERM, Errno, Filter, Group, Verdict, Width, equal, equal_64,
-    has_all, masked,
+    ABSENT, ALLOW, ArgRule, CallAction, CallGroup, CallVerdict, Condition, DENY, EPERM, Errno, Filter, Width, equal,
+    equal_64, has_all, masked,
 };
 
 /// The second filter, for callgate's in-process tools: they work on files and start nothing, so that what a hostile
 /// document makes of a parser cannot start anything either. It is stacked upon the base filter, and the kernel takes
 /// the stricter answer of the two.
 pub fn tool_delta() -> Filter {
-    tool(Threads::Never)
+    tool(ToolThreads::Never)
 }
 
 /// Filter for a tool that searches with several threads, where it runs below the broker.
 pub fn search_delta() -> Filter {
-    tool(Threads::OfItsOwn)
+    tool(ToolThreads::OfItsOwn)
 }
 
 /// Filter for a tool that fetches from hosts: the base filter's rules of sockets hold, so that the broker is asked, and
 /// the broker asks egress.
 pub fn fetch_delta() -> Filter {
-    connecting(Threads::Never, "filter of in-process tools that fetch")
+    connecting(ToolThreads::Never, "filter of in-process tools that fetch")
 }
 
 /// Filter for tools that wait for several answers at once, each in a thread.
 #[must_use]
 pub fn ask_delta() -> Filter {
-    connecting(Threads::OfItsOwn, "filter of in-process tools that ask several questions")
+    connecting(ToolThreads::OfItsOwn, "filter of in-process tools that ask several questions")
 }
 
-fn connecting(threads: Threads, title: &str) -> Filter {
+fn connecting(threads: ToolThreads, title: &str) -> Filter {
     let mut filter = tool(threads);
     filter.title = title.to_owned();
-    let reaching = Group {
+    let reaching = CallGroup {
         title: "reaching anyone but hosts",
         why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal. A \
               pair of sockets is its own, and tokio wakes itself by one",
         attacks: &["B7", "D2"],
         calls: vec![(
             "bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
-            Action::Always(EPERM),
+            CallAction::Always(EPERM),
         )],
     };
     filter.groups =
@@ -60,26 +60,26 @@ const REACHING: &str = "reaching anyone";
 /// its maker did not, and leaves nothing behind. What it adds is concurrency, which a tool that needs none is not
 /// given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Threads {
+enum ToolThreads {
     Never,
     OfItsOwn,
 }
 
 /// clone(2) exactly as the C libraries make a thread with it, and in no other way.
-fn threads_alone() -> Action {
+fn threads_alone() -> CallAction {
     let thread = Condition { arg: 0, width: Width::Full64, mask: Some(NOT_CLONE_DETACHED), value: CLONE_THREAD_FLAGS };
-    Action::Args { rules: vec![ArgRule { when: vec![thread], then: Verdict::Allow }], otherwise: EPERM }
+    CallAction::Args { rules: vec![ArgRule { when: vec![thread], then: CallVerdict::Allow }], otherwise: EPERM }
 }
 
-fn tool(threads: Threads) -> Filter {
-    let executable = |arg| Action::Args {
+fn tool(threads: ToolThreads) -> Filter {
+    let executable = |arg| CallAction::Args {
         rules: vec![ArgRule { when: vec![has_all(arg, PROT_EXEC)], then: EPERM }],
-        otherwise: Verdict::Allow,
+        otherwise: CallVerdict::Allow,
     };
     let (title, starting) = match threads {
-        Threads::Never => (
+        ToolThreads::Never => (
             "filter of in-process tools",
-            Group {
+            CallGroup {
                 title: "starting anything",
                 why: "a tool runs in the worker itself and needs neither programs nor threads",
                 attacks: &["C7"],
@@ -89,9 +89,9 @@ fn tool(threads: Threads) -> Filter {
                 )],
             },
         ),
-        Threads::OfItsOwn => (
+        ToolThreads::OfItsOwn => (
             "filter of in-process tools that search",
-            Group {
+            CallGroup {
                 title: "starting anything but threads",
                 why: "a search has a thread for each processor. clone3(2) passes its flags by a pointer: without it, C \
                       libraries fall back to clone(2)",
@@ -106,10 +106,10 @@ fn tool(threads: Threads) -> Filter {
     };
     Filter {
         title: title.to_owned(),
-        default: Verdict::Allow,
+        default: CallVerdict::Allow,
         groups: vec![
             starting,
-            Group {
+            CallGroup {
                 title: REACHING,
                 why: "a tool talks to the worker's own pipes alone. tgkill and tkill stay: abort(3) raises its signal \
                       with one of them, and to others the base filter's bounds on signals hold",
@@ -117,10 +117,10 @@ fn tool(threads: Threads) -> Filter {
                 calls: vec![(
                     "socket socketpair connect bind listen kill rt_sigqueueinfo rt_tgsigqueueinfo \
                      pidfd_send_signal",
-                    Action::Always(EPERM),
+                    CallAction::Always(EPERM),
                 )],
             },
-            Group {
+            CallGroup {
                 title: "new machine code",
                 why: "a parser's bug then has only the code that is mapped already",
                 attacks: &[],
@@ -128,9 +128,9 @@ fn tool(threads: Threads) -> Filter {
                     ("mmap mprotect pkey_mprotect", executable(2)),
                     (
                         "shmat",
-                        Action::Args {
+                        CallAction::Args {
                             rules: vec![ArgRule { when: vec![has_all(2, SHM_EXEC)], then: EPERM }],
-                            otherwise: Verdict::Allow,
+                            otherwise: CallVerdict::Allow,
                         },
                     ),
                 ],
@@ -142,28 +142,28 @@ fn tool(threads: Threads) -> Filter {
 /// The filter of tools that only read: their zygote installs it once, and nobody answers for it. What it allows is what
 /// reading takes, and what the zygote needs to fork a worker and the worker to narrow itself.
 pub fn readers() -> Filter {
-    let only_if = |conditions: Vec<Condition>| Action::Args {
-        rules: vec![ArgRule { when: conditions, then: Verdict::Allow }],
+    let only_if = |conditions: Vec<Condition>| CallAction::Args {
+        rules: vec![ArgRule { when: conditions, then: CallVerdict::Allow }],
         otherwise: EPERM,
     };
-    let opening = |flags| Action::Args {
-        rules: vec![ArgRule { when: vec![masked(flags, O_CHANGING, NONE)], then: Verdict::Allow }],
+    let opening = |flags| CallAction::Args {
+        rules: vec![ArgRule { when: vec![masked(flags, O_CHANGING, NONE)], then: CallVerdict::Allow }],
         otherwise: EPERM,
     };
-    let own_memory = Action::Args {
+    let own_memory = CallAction::Args {
         rules: vec![ArgRule { when: vec![has_all(2, PROT_EXEC)], then: EPERM }],
-        otherwise: Verdict::Allow,
+        otherwise: CallVerdict::Allow,
     };
     let mut forks_and_threads = threads_alone();
-    if let Action::Args { rules, .. } = &mut forks_and_threads {
-        rules.insert(0, ArgRule { when: vec![equal_64(0, SIGCHLD)], then: Verdict::Allow });
+    if let CallAction::Args { rules, .. } = &mut forks_and_threads {
+        rules.insert(0, ArgRule { when: vec![equal_64(0, SIGCHLD)], then: CallVerdict::Allow });
     }
-    let group = |title, why, calls| Group { title, why, attacks: &[], calls };
+    let group = |title, why, calls| CallGroup { title, why, attacks: &[], calls };
     Filter {
         title: "filter of reading tools".to_owned(),
-        default: Verdict::Errno(Errno::Enosys),
+        default: CallVerdict::Errno(Errno::Enosys),
         groups: vec![
-            Group {
+            CallGroup {
                 title: "opening",
                 why: "for reading alone: Landlock holds that, and knows neither truncation before ABI 3 nor what a \
                       descriptor can do to a file's attributes",
@@ -185,9 +185,9 @@ pub fn readers() -> Filter {
                  descriptor that only reads, no lock can be had that keeps other readers out",
                 vec![(
                     "fcntl",
-                    Action::Args {
+                    CallAction::Args {
                         rules: [F_GETFD, F_SETFD, F_GETFL, F_GETLK, F_SETLK, F_GET_SEALS, F_DUPFD_CLOEXEC]
-                            .map(|command| ArgRule { when: vec![equal(1, command)], then: Verdict::Allow })
+                            .map(|command| ArgRule { when: vec![equal(1, command)], then: CallVerdict::Allow })
                             .into(),
                         otherwise: EPERM,
                     },
@@ -218,7 +218,7 @@ pub fn readers() -> Filter {
                     ("prctl", only_if(vec![equal(0, PR_SET_NAME)])),
                 ],
             ),
-            Group {
+            CallGroup {
                 title: "forking workers",
                 why: "as the zygote does it, or as a thread of a search is made, and in no other way; a filter in each \
                       worker takes the first away, and the second from all that do not search",
@@ -249,12 +249,12 @@ pub fn readers() -> Filter {
 pub fn reader_delta() -> Filter {
     Filter {
         title: "filter of one reading worker".to_owned(),
-        default: Verdict::Allow,
-        groups: vec![Group {
+        default: CallVerdict::Allow,
+        groups: vec![CallGroup {
             title: "what only the zygote does",
             why: "a worker that could fork would leave something behind",
             attacks: &["C7", "D2"],
-            calls: vec![("clone kill", Action::Always(EPERM))],
+            calls: vec![("clone kill", CallAction::Always(EPERM))],
         }],
     }
 }
@@ -263,8 +263,8 @@ pub fn reader_delta() -> Filter {
 pub fn searcher_delta() -> Filter {
     Filter {
         title: "filter of one searching worker".to_owned(),
-        default: Verdict::Allow,
-        groups: vec![Group {
+        default: CallVerdict::Allow,
+        groups: vec![CallGroup {
             title: "what only the zygote does",
             why: "a worker that could fork would leave something behind; a thread ends with it",
             attacks: &["C7", "D2"],

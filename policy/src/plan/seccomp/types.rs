@@ -90,7 +90,7 @@ impl Errno {
 /// Verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum CallVerdict {
     /// The kernel carries it out.
     Allow,
     /// The broker is asked, and carries it out itself where that is granted.
@@ -157,27 +157,27 @@ pub struct ArgRule {
     /// Never empty.
     pub when: Vec<Condition>,
     /// Verdict that follows.
-    pub then: Verdict,
+    pub then: CallVerdict,
 }
 
 /// Action on a call by its name, or by its name and arguments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+pub enum CallAction {
     /// Whatever its arguments.
-    Always(Verdict),
+    Always(CallVerdict),
     /// The first rule that matches decides.
     Args {
         /// In order.
         rules: Vec<ArgRule>,
         /// When none matches.
-        otherwise: Verdict,
+        otherwise: CallVerdict,
     },
 }
 
 /// Calls that have one reason in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct CallGroup {
     /// Title of its calls.
     pub title: &'static str,
     /// Reason why they are treated so.
@@ -185,7 +185,7 @@ pub struct Group {
     /// The ids of the attacks that this closes, as in the threat model.
     pub attacks: &'static [&'static str],
     /// Names, with spaces between, and what happens to each of them.
-    pub calls: Vec<(&'static str, Action)>,
+    pub calls: Vec<(&'static str, CallAction)>,
 }
 
 /// A table of system calls.
@@ -196,14 +196,14 @@ pub struct Filter {
     /// Purpose of the filter.
     pub title: String,
     /// Verdict on every number that no group names.
-    pub default: Verdict,
+    pub default: CallVerdict,
     /// The table.
-    pub groups: Vec<Group>,
+    pub groups: Vec<CallGroup>,
 }
 
 impl Filter {
     /// Every name with its action, in the table's order.
-    pub fn calls(&self) -> impl Iterator<Item = (&'static str, &Action)> {
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, &CallAction)> {
         self.groups
             .iter()
             .flat_map(|group| &group.calls)
@@ -225,8 +225,8 @@ impl fmt::Display for Filter {
             writeln!(f, "\n  # {}", group.why)?;
             for (names, action) in &group.calls {
                 match action {
-                    Action::Always(verdict) => writeln!(f, "  {verdict}: {names}")?,
-                    Action::Args { rules, otherwise } => {
+                    CallAction::Always(verdict) => writeln!(f, "  {verdict}: {names}")?,
+                    CallAction::Args { rules, otherwise } => {
                         writeln!(f, "  by arguments: {names}")?;
                         for rule in rules {
                             writeln!(f, "    {rule}")?;
@@ -240,7 +240,7 @@ impl fmt::Display for Filter {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CallVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Allow => f.write_str("allow"),
@@ -273,12 +273,12 @@ impl fmt::Display for Condition {
     }
 }
 
-pub(super) const ALLOW: Action = Action::Always(Verdict::Allow);
-pub(super) const NOTIFY: Action = Action::Always(Verdict::Notify);
-pub(super) const DENY: Action = Action::Always(EPERM);
-pub(super) const ABSENT: Action = Action::Always(Verdict::Errno(Errno::Enosys));
-pub(super) const EPERM: Verdict = Verdict::Errno(Errno::Eperm);
-pub(super) const EACCES: Verdict = Verdict::Errno(Errno::Eacces);
+pub(super) const ALLOW: CallAction = CallAction::Always(CallVerdict::Allow);
+pub(super) const NOTIFY: CallAction = CallAction::Always(CallVerdict::Notify);
+pub(super) const DENY: CallAction = CallAction::Always(EPERM);
+pub(super) const ABSENT: CallAction = CallAction::Always(CallVerdict::Errno(Errno::Enosys));
+pub(super) const EPERM: CallVerdict = CallVerdict::Errno(Errno::Eperm);
+pub(super) const EACCES: CallVerdict = CallVerdict::Errno(Errno::Eacces);
 
 pub(super) fn equal(arg: u8, value: Operand) -> Condition {
     Condition { arg, width: Width::Low32, mask: None, value }
@@ -297,7 +297,7 @@ pub(super) fn has_all(arg: u8, bits: Operand) -> Condition {
 }
 
 /// A verdict for each number of a list.
-pub(super) fn by_command(arg: u8, lists: &[(&[Operand], Verdict)]) -> Vec<ArgRule> {
+pub(super) fn by_command(arg: u8, lists: &[(&[Operand], CallVerdict)]) -> Vec<ArgRule> {
     let each = lists.iter().flat_map(|(list, then)| list.iter().map(|command| (*command, *then)));
     each.map(|(command, then)| ArgRule { when: vec![equal(arg, command)], then }).collect()
 }

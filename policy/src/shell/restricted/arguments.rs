@@ -4,7 +4,7 @@ use crate::shell::Word;
 
 /// How a command's arguments are judged.
 #[derive(Clone, Copy)]
-pub(super) enum How {
+pub(super) enum ArgumentRule {
     /// None of them does harm.
     Any,
     /// All but these options. `valued` are short ones with a value.

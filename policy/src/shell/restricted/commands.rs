@@ -1,13 +1,13 @@
 //! Which commands there are, as data (S4-9, X4-5). Each rule has lines that it passes and lines that it catches; a test
 //! tries them all.
 
-use super::arguments::How;
+use super::arguments::ArgumentRule;
 use super::scripts::{
     awk, command, curl, env, find, git, nice, packed, read, sed, tar, test, timed, timeout, xargs, xxd,
 };
 
 /// One rule over commands of a kind.
-pub struct Rule {
+pub struct CommandRule {
     /// The commands.
     pub names: &'static [&'static str],
     /// Advice what to do instead of what it refuses.
@@ -16,10 +16,10 @@ pub struct Rule {
     pub passed: &'static [&'static str],
     /// Lines that it refuses.
     pub caught: &'static [&'static str],
-    pub(super) how: How,
+    pub(super) how: ArgumentRule,
 }
 
-impl std::fmt::Debug for Rule {
+impl std::fmt::Debug for CommandRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rule").field("names", &self.names).finish_non_exhaustive()
     }
@@ -27,26 +27,26 @@ impl std::fmt::Debug for Rule {
 
 const fn rule(
     names: &'static [&'static str],
-    how: How,
+    how: ArgumentRule,
     remedy: &'static str,
     passed: &'static [&'static str],
     caught: &'static [&'static str],
-) -> Rule {
-    Rule { names, remedy, passed, caught, how }
+) -> CommandRule {
+    CommandRule { names, remedy, passed, caught, how }
 }
 
-const fn except(flags: &'static str, valued: &'static str, long: &'static [&'static str]) -> How {
-    How::Except { flags, valued, long }
+const fn except(flags: &'static str, valued: &'static str, long: &'static [&'static str]) -> ArgumentRule {
+    ArgumentRule::Except { flags, valued, long }
 }
 
-const fn few(most: usize, flags: &'static str, valued: &'static str, long: &'static [&'static str]) -> How {
-    How::Few { most, flags, valued, long }
+const fn few(most: usize, flags: &'static str, valued: &'static str, long: &'static [&'static str]) -> ArgumentRule {
+    ArgumentRule::Few { most, flags, valued, long }
 }
 
 const LEAVE_OUT: &str = "leave that option out";
 
 /// The commands that may run.
-pub const RULES: &[Rule] = &[
+pub const RULES: &[CommandRule] = &[
     rule(
         &[
             "cat",
@@ -128,7 +128,7 @@ pub const RULES: &[Rule] = &[
             "which",
             "type",
         ],
-        How::Any,
+        ArgumentRule::Any,
         "",
         &[
             "cat a b | head -n 5",
@@ -144,14 +144,14 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["find"],
-        How::Own(find),
+        ArgumentRule::Own(find),
         "print the names, and let another command read them (find … -print0 | xargs -0 wc -l)",
         &["find . -name '*.rs' -not -path './target/*'", "find src -type f -size +1k -print0"],
         &["find . -delete", "find . -name x -exec rm {} +", "find . -fprint out", "find . -okdir sh ';'", "find . $x"],
     ),
     rule(
         &["sed"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "nErsuz",
             valued: "e",
             long: &[
@@ -183,7 +183,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["awk", "gawk", "mawk", "nawk"],
-        How::Own(awk),
+        ArgumentRule::Own(awk),
         "let it print; write a comparison as `5 < $1`, and leave pipes to the shell",
         &[
             "awk '{print $1}' f",
@@ -209,7 +209,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["git"],
-        How::Own(git),
+        ArgumentRule::Own(git),
         "use log, diff, show, status, blame, grep, ls-files and the like, without options that write or start programs",
         &[
             "git log --oneline -n 5",
@@ -252,7 +252,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["curl"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "sSLfkivIG46#gN0",
             valued: "HAemXroRw",
             long: &[
@@ -309,7 +309,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["tar"],
-        How::Own(tar),
+        ArgumentRule::Own(tar),
         "list: tar -tf FILE",
         &["tar tf a.tar", "tar -tzvf a.tgz", "tar --list --file=a.tar"],
         &[
@@ -323,7 +323,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["unzip"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "lvtpqZ1",
             valued: "",
             long: &[],
@@ -335,7 +335,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "zstd"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "cdltvkq",
             valued: "",
             long: &["stdout", "to-stdout", "decompress", "list", "test", "keep", "verbose"],
@@ -378,7 +378,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["xxd"],
-        How::Own(xxd),
+        ArgumentRule::Own(xxd),
         "write to standard output: it takes one file",
         &["xxd f", "xxd -l 16 f", "xxd -ps f", "xxd -l16 -c 8 -s +4 f", "head f | xxd -p"],
         &["xxd f out", "xxd -r f", "xxd -ps in f", "xxd -p in f", "xxd -revert f", "xxd -l $x f", "xxd ./*"],
@@ -410,7 +410,7 @@ pub const RULES: &[Rule] = &[
     rule(&["locate"], except("", "", &["database"]), LEAVE_OUT, &["locate x"], &["locate $x"]),
     rule(
         &["less", "more", "zless"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "NSRFXEMnirsgcdfp",
             valued: "",
             long: &[],
@@ -429,7 +429,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["date"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "uIR",
             valued: "dr",
             long: &["utc", "date=", "iso-8601", "rfc-3339", "reference="],
@@ -454,7 +454,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["env"],
-        How::Own(env),
+        ArgumentRule::Own(env),
         "name the command itself; env only prints here",
         &["env", "env | sort"],
         &["env sh -c x", "env X=1 ls", "env -i sh", "env -S'sh x'", "env $x"],
@@ -469,7 +469,7 @@ pub const RULES: &[Rule] = &[
     rule(&["dig"], except("f", "", &[]), LEAVE_OUT, &["dig +short example.com"], &["dig -f x"]),
     rule(
         &["top"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "bciHS1",
             valued: "ndpuo",
             long: &[],
@@ -488,7 +488,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["xmllint"],
-        How::Only {
+        ArgumentRule::Only {
             flags: "",
             valued: "",
             long: &["noout", "format", "xpath=", "html", "valid", "nonet"],
@@ -500,7 +500,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["printf"],
-        How::Own(|args| {
+        ArgumentRule::Own(|args| {
             if args.first().is_some_and(|first| {
                 first.may_be_option() && !first.text().is_some_and(|text| !text.starts_with("-v") && text == "--")
             }) {
@@ -515,7 +515,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["test", "[", "[["],
-        How::Own(test),
+        ArgumentRule::Own(test),
         "name what is tested, and put variables in double quotes",
         &[
             "[ -f x ] && cat x",
@@ -540,36 +540,36 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["read"],
-        How::Own(read),
+        ArgumentRule::Own(read),
         "read -r into variables in small letters",
         &["ls | while read -r f; do wc -l \"$f\"; done", "read -r a b < f"],
         &["read PATH", "read -a x", "read 'a[$(rm x)]'"],
     ),
     rule(
         &["command"],
-        How::Starts(command),
+        ArgumentRule::Starts(command),
         "command -v NAME",
         &["command -v cargo", "command -v bash", "command ls -l", "command -V \"$x\""],
         &["command rm x", "command $x", "command -p rm x", "command bash <<< 'rm x'", "command bash", "command -v $x"],
     ),
-    rule(&["time"], How::Starts(timed), LEAVE_OUT, &["time ls"], &["time rm x", "time -o f ls"]),
+    rule(&["time"], ArgumentRule::Starts(timed), LEAVE_OUT, &["time ls"], &["time rm x", "time -o f ls"]),
     rule(
         &["timeout"],
-        How::Starts(timeout),
+        ArgumentRule::Starts(timeout),
         LEAVE_OUT,
         &["timeout 5 ls -R", "timeout -k 1 5 cat f"],
         &["timeout 5 rm x", "timeout 5 sh -c ls", "timeout -k $x ls", "timeout -k $x 5 ls"],
     ),
     rule(
         &["nice"],
-        How::Starts(nice),
+        ArgumentRule::Starts(nice),
         LEAVE_OUT,
         &["nice -n 5 grep -r x ."],
         &["nice rm x", "nice -n 5 sh", "nice -n $x ls"],
     ),
     rule(
         &["xargs"],
-        How::Starts(xargs),
+        ArgumentRule::Starts(xargs),
         "let xargs start a command that reads, and put `--` before the names it adds",
         &[
             "find . -name '*.rs' -print0 | xargs -0 wc -l",

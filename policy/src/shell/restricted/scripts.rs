@@ -4,7 +4,7 @@ use super::arguments::Args;
 use super::variables::is_own;
 use crate::shell::{Piece, Word};
 
-type Judged = Result<(), String>;
+type ScriptJudgement = Result<(), String>;
 
 /// The predicates of find(1) that only look.
 const FIND: &[&str] = &[
@@ -74,7 +74,7 @@ const FIND: &[&str] = &[
     "-used",
 ];
 
-pub(super) fn find(args: &[Word]) -> Judged {
+pub(super) fn find(args: &[Word]) -> ScriptJudgement {
     args.iter().try_for_each(|word| match word.text() {
         Some(text)
             if !text.starts_with('-') || FIND.contains(&text) || text[1..].bytes().all(|b| b.is_ascii_digit()) =>
@@ -88,7 +88,7 @@ pub(super) fn find(args: &[Word]) -> Judged {
 }
 
 /// sed's script must be known, and hold none of `e`, `w`, `W`, `r` with a computed name.
-pub(super) fn sed(args: &Args<'_>) -> Judged {
+pub(super) fn sed(args: &Args<'_>) -> ScriptJudgement {
     let mut scripts: Vec<&Word> = args
         .options
         .iter()
@@ -172,7 +172,7 @@ fn delimited(text: &[u8], delimiter: u8) -> Option<&[u8]> {
     None
 }
 
-pub(super) fn awk(args: &[Word]) -> Judged {
+pub(super) fn awk(args: &[Word]) -> ScriptJudgement {
     let mut rest = args.iter();
     let mut program = None;
     while let Some(word) = rest.next() {
@@ -207,7 +207,7 @@ pub(super) fn awk(args: &[Word]) -> Judged {
 }
 
 /// Result of one reading of a program.
-enum Reading {
+enum ScriptReading {
     /// It only prints.
     Prints,
     /// No awk reads it so: a string or a regular expression has no end.
@@ -218,12 +218,12 @@ enum Reading {
 
 /// A program must do no harm however its slashes are read: what one awk takes for a division begins a regular expression for
 /// another, and in that a quote is no quote.
-fn awk_program(text: &str) -> Judged {
+fn awk_program(text: &str) -> ScriptJudgement {
     let mut reader = AwkReader { text, bytes: text.as_bytes(), left: SLASHES };
     match reader.read(0, Slash::Regex) {
-        Reading::Prints => Ok(()),
-        Reading::Broken => Err("its program is not understood".to_owned()),
-        Reading::Harms(why) => Err(why),
+        ScriptReading::Prints => Ok(()),
+        ScriptReading::Broken => Err("its program is not understood".to_owned()),
+        ScriptReading::Harms(why) => Err(why),
     }
 }
 
@@ -257,12 +257,12 @@ impl AwkReader<'_> {
     }
 
     /// From here on, where a slash would be this.
-    fn read(&mut self, mut at: usize, mut slash: Slash) -> Reading {
-        let harms = |why: &str| Reading::Harms(why.to_owned());
+    fn read(&mut self, mut at: usize, mut slash: Slash) -> ScriptReading {
+        let harms = |why: &str| ScriptReading::Harms(why.to_owned());
         while let Some(&byte) = self.bytes.get(at) {
             match byte {
                 b'"' => {
-                    let Some(end) = self.end_of(at + 1, b'"') else { return Reading::Broken };
+                    let Some(end) = self.end_of(at + 1, b'"') else { return ScriptReading::Broken };
                     (at, slash) = (end, Slash::Division);
                     continue;
                 }
@@ -271,13 +271,13 @@ impl AwkReader<'_> {
                     self.left = left;
                     // As a division here, as a regular expression below.
                     let divided = self.read(at + 1, Slash::Regex);
-                    if let Reading::Harms(why) = divided {
-                        return Reading::Harms(why);
+                    if let ScriptReading::Harms(why) = divided {
+                        return ScriptReading::Harms(why);
                     }
-                    let broken = matches!(divided, Reading::Broken);
+                    let broken = matches!(divided, ScriptReading::Broken);
                     return match self.read_regex(at) {
-                        Reading::Broken if !broken => Reading::Prints,
-                        read @ (Reading::Broken | Reading::Prints | Reading::Harms(_)) => read,
+                        ScriptReading::Broken if !broken => ScriptReading::Prints,
+                        read @ (ScriptReading::Broken | ScriptReading::Prints | ScriptReading::Harms(_)) => read,
                     };
                 }
                 b'/' if slash == Slash::Regex => return self.read_regex(at),
@@ -318,15 +318,15 @@ impl AwkReader<'_> {
             };
             at += 1;
         }
-        Reading::Prints
+        ScriptReading::Prints
     }
 
-    fn read_regex(&mut self, at: usize) -> Reading {
-        let Some(end) = self.end_of(at + 1, b'/') else { return Reading::Broken };
+    fn read_regex(&mut self, at: usize) -> ScriptReading {
+        let Some(end) = self.end_of(at + 1, b'/') else { return ScriptReading::Broken };
         // awks differ on a slash in brackets.
         let inner = &self.text[at..end];
         if inner.matches('[').count() != inner.matches(']').count() {
-            return Reading::Harms("its program is not understood".to_owned());
+            return ScriptReading::Harms("its program is not understood".to_owned());
         }
         self.read(end, Slash::Division)
     }
@@ -414,7 +414,7 @@ const GIT_DENIED: &[&str] = &[
     "stdin-paths",
 ];
 
-pub(super) fn git(args: &[Word]) -> Judged {
+pub(super) fn git(args: &[Word]) -> ScriptJudgement {
     let mut rest = args;
     let dynamic = |word: &Word| format!("`{}` may turn out to be an option", word.shown());
     let name = loop {
@@ -515,7 +515,7 @@ fn begins_by_looking(words: &[Word], needed: &[&str]) -> bool {
     false
 }
 
-fn git_option(command: &str, text: &str) -> Judged {
+fn git_option(command: &str, text: &str) -> ScriptJudgement {
     let denied = match text.strip_prefix("--") {
         Some(long) => {
             let name = long.split('=').next().unwrap_or(long);
@@ -542,7 +542,7 @@ fn git_option(command: &str, text: &str) -> Judged {
     if denied { Err(format!("its option {text} may do more than read")) } else { Ok(()) }
 }
 
-pub(super) fn curl(args: &Args<'_>) -> Judged {
+pub(super) fn curl(args: &Args<'_>) -> ScriptJudgement {
     for (name, value) in &args.options {
         let text = value.as_ref().and_then(Word::text);
         match name.as_str() {
@@ -574,7 +574,7 @@ pub(super) fn curl(args: &Args<'_>) -> Judged {
     })
 }
 
-pub(super) fn tar(args: &[Word]) -> Judged {
+pub(super) fn tar(args: &[Word]) -> ScriptJudgement {
     let mut lists = false;
     let mut rest = args.iter().enumerate();
     let mut archive = None;
@@ -616,14 +616,14 @@ pub(super) fn tar(args: &[Word]) -> Judged {
 
 /// Judgement on the mode of a packer. Of several modes the last counts, or the first, or each: only one that writes to
 /// standard output makes all of them harmless.
-pub(super) fn packed(args: &Args<'_>) -> Judged {
+pub(super) fn packed(args: &Args<'_>) -> ScriptJudgement {
     let prints = args.has(&["c", "stdout", "to-stdout"]);
     let looks = args.has(&["l", "t", "list", "test"]) && !args.has(&["d", "decompress"]);
     if prints || looks { Ok(()) } else { Err("it writes beside the file".to_owned()) }
 }
 
 /// xxd reads its options in its own way: `-ps` is one, and `-p` takes no value.
-pub(super) fn xxd(args: &[Word]) -> Judged {
+pub(super) fn xxd(args: &[Word]) -> ScriptJudgement {
     let mut operands = 0;
     let mut rest = args.iter();
     while let Some(word) = rest.next() {
@@ -649,7 +649,7 @@ pub(super) fn xxd(args: &[Word]) -> Judged {
     if operands > 1 { Err("it writes to the file that is named last".to_owned()) } else { Ok(()) }
 }
 
-pub(super) fn env(args: &[Word]) -> Judged {
+pub(super) fn env(args: &[Word]) -> ScriptJudgement {
     match args.iter().find(|word| !matches!(word.text(), Some("-0" | "--null" | "--version"))) {
         None => Ok(()),
         Some(word) => Err(format!("`{}` may be a command that it starts", word.shown())),
@@ -657,7 +657,7 @@ pub(super) fn env(args: &[Word]) -> Judged {
 }
 
 /// `test` evaluates what -v names, commands in an index too, and takes any text that splits for operators.
-pub(super) fn test(args: &[Word]) -> Judged {
+pub(super) fn test(args: &[Word]) -> ScriptJudgement {
     if args.iter().any(|word| matches!(word.text(), Some("-v" | "-R"))) {
         return Err("-v evaluates what it is given".to_owned());
     }
@@ -702,7 +702,7 @@ fn is_comparison(text: &str) -> bool {
     )
 }
 
-pub(super) fn read(args: &[Word]) -> Judged {
+pub(super) fn read(args: &[Word]) -> ScriptJudgement {
     let own = |word: &Word| word.text().is_some_and(|text| matches!(text, "-r" | "-s") || is_own(text));
     if args.iter().all(own) { Ok(()) } else { Err("it may set a variable that programs or the shell read".to_owned()) }
 }

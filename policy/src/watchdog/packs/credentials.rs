@@ -1,7 +1,7 @@
 //! Keys, tokens and passwords.
 
 use super::guard::{Guard, On, Pack, Touch, any, below_home};
-use crate::watchdog::words::Command;
+use crate::watchdog::words::PipedCommand;
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
     Guard { name, pack: Pack::Credentials, reason, caught, passed, on, asks: false }
@@ -58,7 +58,7 @@ pub(super) const GUARDS: &[Guard] = &[
         "cat /proc/1/environ",
         "cat /proc/self/status",
         On::Commands(|commands| {
-            commands.iter().any(|command: &Command| {
+            commands.iter().any(|command: &PipedCommand| {
                 command.words.iter().any(|word| word.starts_with("/proc/") && word.ends_with("/environ"))
             })
         }),

@@ -1,7 +1,7 @@
 //! Loss that no undo brings back: of the system, of other people's data, and (asked about) of the workspace.
 
 use super::guard::{Guard, Pack, any, fed_with, has_short, runs_text, writes_to};
-use crate::watchdog::words::Command;
+use crate::watchdog::words::PipedCommand;
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::Destruction.guard(
@@ -421,7 +421,7 @@ fn removes_found(args: &[String]) -> bool {
         || args.windows(2).any(|pair| pair[0].starts_with("-exec") && removers.contains(&super::words::base(&pair[1])))
 }
 
-fn finds(commands: &[Command], from: fn(&str) -> bool, which: impl Fn(&[String]) -> bool) -> bool {
+fn finds(commands: &[PipedCommand], from: fn(&str) -> bool, which: impl Fn(&[String]) -> bool) -> bool {
     commands.iter().enumerate().any(|(at, command)| {
         let Some(("find", args)) = command.program() else { return false };
         let roots: Vec<&String> = args.iter().take_while(|arg| !arg.starts_with('-')).collect();
@@ -435,11 +435,11 @@ fn finds(commands: &[Command], from: fn(&str) -> bool, which: impl Fn(&[String])
     })
 }
 
-fn finds_to_remove(commands: &[Command], which: impl Fn(&[String]) -> bool) -> bool {
+fn finds_to_remove(commands: &[PipedCommand], which: impl Fn(&[String]) -> bool) -> bool {
     finds(commands, |root| is_everything(root) || is_system(root), which)
 }
 
-fn finds_to_remove_here(commands: &[Command]) -> bool {
+fn finds_to_remove_here(commands: &[PipedCommand]) -> bool {
     finds(commands, is_here, |args| !is_narrowed(args))
 }
 
@@ -474,7 +474,7 @@ fn flushes(args: &[String]) -> bool {
     args.iter().any(|arg| arg.to_ascii_lowercase().starts_with("flush"))
 }
 
-fn destroys_infrastructure(commands: &[Command]) -> bool {
+fn destroys_infrastructure(commands: &[PipedCommand]) -> bool {
     any(commands, |name, args| {
         let says = |word: &str| args.iter().any(|arg| arg == word);
         let begins = |start: &str| args.iter().any(|arg| arg.starts_with(start));
@@ -505,7 +505,7 @@ fn destroys_infrastructure(commands: &[Command]) -> bool {
     })
 }
 
-fn changes_infrastructure(commands: &[Command]) -> bool {
+fn changes_infrastructure(commands: &[PipedCommand]) -> bool {
     any(commands, |name, args| {
         let says = |word: &str| args.iter().any(|arg| arg == word);
         let first = |word: &str| args.first().is_some_and(|arg| arg == word);
@@ -598,8 +598,8 @@ fn discards(args: &[String]) -> bool {
 }
 
 /// A function whose body pipes it into itself, as `:(){ :|:& };:` is cut: `:`, then `:` piped into `:`.
-fn is_fork_bomb(commands: &[Command]) -> bool {
-    let name = |command: &Command| command.words.first().cloned();
+fn is_fork_bomb(commands: &[PipedCommand]) -> bool {
+    let name = |command: &PipedCommand| command.words.first().cloned();
     commands.windows(3).any(|three| {
         let [defined, first, second] = three else { return false };
         second.piped && name(defined).is_some() && name(defined) == name(first) && name(first) == name(second)

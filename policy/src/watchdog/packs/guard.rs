@@ -1,6 +1,6 @@
 //! Parts of the built-in rules: the rule, what it looks at, and questions about a command line that several ask.
 
-use crate::watchdog::words::Command;
+use crate::watchdog::words::PipedCommand;
 
 /// Subject of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Pack {
         reason: &'static str,
         caught: &'static str,
         passed: &'static str,
-        on: fn(&[Command]) -> bool,
+        on: fn(&[PipedCommand]) -> bool,
     ) -> Guard {
         Guard { name, pack: self, reason, caught, passed, on: On::Commands(on), asks: false }
     }
@@ -39,7 +39,7 @@ impl Pack {
         reason: &'static str,
         caught: &'static str,
         passed: &'static str,
-        on: fn(&[Command]) -> bool,
+        on: fn(&[PipedCommand]) -> bool,
     ) -> Guard {
         Guard { asks: true, ..self.guard(name, reason, caught, passed, on) }
     }
@@ -67,7 +67,7 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum On {
     /// The commands of a command line.
-    Commands(fn(&[Command]) -> bool),
+    Commands(fn(&[PipedCommand]) -> bool),
     /// The files that a tool touches so.
     Path(Touch, fn(&str) -> bool),
 }
@@ -80,7 +80,7 @@ pub(super) enum Touch {
 }
 
 /// The texts that an interpreter is handed to run.
-pub(super) fn text_of(command: &Command) -> Option<&str> {
+pub(super) fn text_of(command: &PipedCommand) -> Option<&str> {
     let (name, args) = command.program()?;
     let flags: &[&str] = match name {
         "python" | "python3" => &["-c"],
@@ -93,12 +93,12 @@ pub(super) fn text_of(command: &Command) -> Option<&str> {
 }
 
 /// True if an interpreter is handed such a text.
-pub(super) fn runs_text(commands: &[Command], is: fn(&str) -> bool) -> bool {
+pub(super) fn runs_text(commands: &[PipedCommand], is: fn(&str) -> bool) -> bool {
     commands.iter().filter_map(text_of).any(is)
 }
 
 /// True if one of these programs reads such a text from the command before it, or from the line.
-pub(super) fn fed_with(commands: &[Command], names: &[&str], is: fn(&str) -> bool) -> bool {
+pub(super) fn fed_with(commands: &[PipedCommand], names: &[&str], is: fn(&str) -> bool) -> bool {
     commands.iter().enumerate().any(|(at, command)| {
         let printed = at.checked_sub(1).and_then(|at| commands.get(at)).filter(|_| command.piped);
         let printed = printed.filter(|before| named(before, &["echo", "printf"]));
@@ -106,11 +106,11 @@ pub(super) fn fed_with(commands: &[Command], names: &[&str], is: fn(&str) -> boo
     })
 }
 
-pub(super) fn any(commands: &[Command], is: impl Fn(&str, &[String]) -> bool) -> bool {
-    commands.iter().filter_map(Command::program).any(|(name, args)| is(name, args))
+pub(super) fn any(commands: &[PipedCommand], is: impl Fn(&str, &[String]) -> bool) -> bool {
+    commands.iter().filter_map(PipedCommand::program).any(|(name, args)| is(name, args))
 }
 
-pub(super) fn named(command: &Command, names: &[&str]) -> bool {
+pub(super) fn named(command: &PipedCommand, names: &[&str]) -> bool {
     command.program().is_some_and(|(name, _)| names.contains(&name))
 }
 
@@ -120,7 +120,7 @@ pub(super) fn has_short(args: &[String], flag: char) -> bool {
 }
 
 /// Where the output of a command goes.
-pub(super) fn writes_to(commands: &[Command], is: fn(&str) -> bool) -> bool {
+pub(super) fn writes_to(commands: &[PipedCommand], is: fn(&str) -> bool) -> bool {
     commands.iter().any(|command| {
         let redirected = command.words.windows(2).any(|pair| pair[0] == ">" && is(&pair[1]));
         let teed = command.program().is_some_and(|(name, args)| name == "tee" && args.iter().any(|arg| is(arg)));

@@ -1,7 +1,7 @@
 //! Running what a stranger wrote, unseen or unproven.
 
 use super::guard::{FETCHES, Guard, Pack, SHELLS, any, named};
-use crate::watchdog::words::Command;
+use crate::watchdog::words::PipedCommand;
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::SupplyChain.guard(
@@ -84,7 +84,7 @@ pub(super) const GUARDS: &[Guard] = &[
     ),
 ];
 
-fn pipes_download_to_shell(commands: &[Command]) -> bool {
+fn pipes_download_to_shell(commands: &[PipedCommand]) -> bool {
     let mut downloaded = false;
     for command in commands {
         let fetches = named(command, FETCHES);
@@ -102,7 +102,7 @@ fn pipes_download_to_shell(commands: &[Command]) -> bool {
 }
 
 /// `sh -c "$(curl …)"`, `eval "$(curl …)"`, `bash <(curl …)`, `. <(curl …)`.
-fn runs_download(commands: &[Command]) -> bool {
+fn runs_download(commands: &[PipedCommand]) -> bool {
     commands.iter().enumerate().any(|(at, command)| {
         let runs = named(command, SHELLS)
             || command.words.first().is_some_and(|word| matches!(word.as_str(), "eval" | "source" | "."));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::figures::Figures;
 use super::sessions::Opener;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// As many as the target names.
 const RULES: usize = 1000;
@@ -49,7 +49,7 @@ impl Decisions {
     }
 }
 
-pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> {
+pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions, CommandFailure> {
     let mut spec = opener.spec();
     spec.rules = rules();
     let session = opener.supervisor.open(spec).await?;
@@ -88,7 +88,7 @@ async fn decide(
     args: &Value,
     line: Option<&Line>,
     runs: u32,
-) -> Result<Figures, Failure> {
+) -> Result<Figures, CommandFailure> {
     let mut samples = Vec::new();
     for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
@@ -99,7 +99,7 @@ async fn decide(
 }
 
 /// Costs of one program in a loop of a shell's, by session.
-async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failure> {
+async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], CommandFailure> {
     let any = opener.spec();
     let mut judged = opener.spec();
     // `bash` requires any program.
@@ -108,10 +108,10 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
         requires.shell.clear();
     }
     let rest = ArgPatterns::new(vec![ArgPattern::Prefix("-".to_owned()), ArgPattern::Rest]);
-    let failed = |reason: String| Failure::Subject { subject: "the exec gate".to_owned(), reason };
+    let failed = |reason: String| CommandFailure::Subject { subject: "the exec gate".to_owned(), reason };
     let grant = |name: &str, args| {
         let cmd = Program::parse(name).map_err(|e| failed(e.to_string()))?;
-        Ok::<_, Failure>(ShellRunRequirement { cmd, args })
+        Ok::<_, CommandFailure>(ShellRunRequirement { cmd, args })
     };
     let shell = vec![grant("bash", None)?, grant("true", Some(rest.map_err(|e| failed(e.to_string()))?))?];
     judged.requires.push((Source::CommandLine, RequirementSet { shell, ..RequirementSet::default() }));
@@ -124,7 +124,7 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
     for round in 0..=rounds {
         for (session, samples) in &mut sessions {
             let started = Instant::now();
-            let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+            let stdio = Stdio::null().map_err(CommandFailure::io("open /dev/null"))?;
             let program = session.spawn(["bash", "--noprofile", "--norc", "-c", &line], stdio).await?;
             let end = program.wait().await.map_err(callgate::CallError::from)?;
             if end.code != Some(0) {

@@ -11,7 +11,7 @@ use callgate::{Session, Stdio};
 use serde_json::json;
 
 use super::sessions::Opener;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Works to measure, and how slow each may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
 /// [`PREPARE`] has filled.
@@ -63,11 +63,11 @@ END
 "#;
 
 /// Measures, and prints a line for each.
-pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), Failure> {
+pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), CommandFailure> {
     let top = opener.scratch.path().to_owned();
     let (material, place) = (top.join("material"), top.join("place"));
     let made = std::fs::create_dir(&material).and_then(|()| std::fs::create_dir(&place));
-    made.map_err(Failure::io("make directories to work in"))?;
+    made.map_err(CommandFailure::io("make directories to work in"))?;
     let words = |script: &str, place: &Path| -> Vec<OsString> {
         vec!["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), place.into(), material.clone().into()]
     };
@@ -80,7 +80,7 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             for confined in if round % 2 == 0 { [true, false] } else { [false, true] } {
                 // Nothing is removed meanwhile: ext4 passes by the numbers of what was removed of late, one by one.
                 let fresh = place.join(format!("{which}-{round}-{confined}"));
-                std::fs::create_dir(&fresh).map_err(Failure::io("make a directory to work in"))?;
+                std::fs::create_dir(&fresh).map_err(CommandFailure::io("make a directory to work in"))?;
                 rustix::fs::sync();
                 let words = words(script, &fresh);
                 let took = if confined { inside(&session, &words).await? } else { outside(&words) };
@@ -96,17 +96,17 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             );
         } else {
             let line = format!("{name:<36} {ins:>7.3} s inside {outs:>7.3} s outside {:>6.2} × (≤ {most})", ins / outs);
-            writeln!(std::io::stdout(), "{line}").map_err(Failure::print("print it"))?;
+            writeln!(std::io::stdout(), "{line}").map_err(CommandFailure::print("print it"))?;
         }
     }
     if as_json {
-        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(Failure::print("print it"))?;
+        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(CommandFailure::print("print it"))?;
     }
     Ok(())
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, Failure> {
-    let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, CommandFailure> {
+    let stdio = Stdio::null().map_err(CommandFailure::io("open /dev/null"))?;
     let started = Instant::now();
     let program = session.spawn(words, stdio).await?;
     let end = program.wait().await.map_err(callgate::CallError::from)?;
@@ -125,8 +125,8 @@ fn outside(words: &[OsString]) -> Option<Duration> {
     ended.success().then(|| started.elapsed())
 }
 
-fn failed(reason: &str) -> Failure {
-    Failure::Subject { subject: "work on files".to_owned(), reason: reason.to_owned() }
+fn failed(reason: &str) -> CommandFailure {
+    CommandFailure::Subject { subject: "work on files".to_owned(), reason: reason.to_owned() }
 }
 
 /// NaN if nothing worked.

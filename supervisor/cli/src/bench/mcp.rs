@@ -26,7 +26,7 @@ use super::figures::Figures;
 use super::rounds::settle;
 use super::scratch::{FILE, Scratch};
 use super::sessions::{Opener, reads};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// The floor.
 struct Echo(String);
@@ -57,22 +57,23 @@ fn echo(text: String) -> std::io::Result<()> {
 }
 
 /// A server, and a client of it that waits for each answer.
-pub(super) struct Peer {
+pub(super) struct BenchPeer {
     pid: Pid,
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
     last: u64,
 }
 
-impl Peer {
+impl BenchPeer {
     /// The floor. This process must have one thread, and no event loop yet.
-    pub(super) fn echo(scratch: &Scratch) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(scratch.file()).map_err(Failure::io("read from the scratch directory"))?;
+    pub(super) fn echo(scratch: &Scratch) -> Result<Self, CommandFailure> {
+        let text =
+            std::fs::read_to_string(scratch.file()).map_err(CommandFailure::io("read from the scratch directory"))?;
         Self::fork(move || echo(text))
     }
 
     /// `callgate mcp` in the scratch directory, recorded below `records`. The same holds for this process.
-    pub(super) fn callgate(scratch: &Scratch, records: &Path) -> Result<Self, Failure> {
+    pub(super) fn callgate(scratch: &Scratch, records: &Path) -> Result<Self, CommandFailure> {
         let (program, workspace) = (scratch.program().to_owned(), scratch.path().to_owned());
         let state = records.join("served");
         Self::fork(move || {
@@ -83,8 +84,8 @@ impl Peer {
         })
     }
 
-    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, Failure> {
-        let failed = || Failure::io("start a server to measure with");
+    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, CommandFailure> {
+        let failed = || CommandFailure::io("start a server to measure with");
         let ((input, to), (from, output)) = (std::io::pipe().map_err(failed())?, std::io::pipe().map_err(failed())?);
         match process::fork(OneThread::confirm().map_err(failed())?, 0).map_err(failed())? {
             Fork::Child => {
@@ -98,7 +99,7 @@ impl Peer {
         }
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), CommandFailure> {
         let about = json!({ "name": "bench", "version": env!("CARGO_PKG_VERSION") });
         self.request(
             "initialize",
@@ -107,7 +108,7 @@ impl Peer {
         self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
     }
 
-    fn read(&mut self) -> Result<(), Failure> {
+    fn read(&mut self) -> Result<(), CommandFailure> {
         let answer = self.request("tools/call", &json!({ "name": "read", "arguments": { "path": FILE } }))?;
         match answer["result"]["content"][0]["text"].as_str() {
             Some(text) if text.len() >= 4096 => Ok(()),
@@ -115,21 +116,21 @@ impl Peer {
         }
     }
 
-    fn say(&mut self, message: &Value) -> Result<(), Failure> {
+    fn say(&mut self, message: &Value) -> Result<(), CommandFailure> {
         let to = self.to.as_mut().ok_or_else(|| broken("it has ended".to_owned()))?;
-        writeln!(to, "{message}").map_err(Failure::io("write to a server"))
+        writeln!(to, "{message}").map_err(CommandFailure::io("write to a server"))
     }
 
-    fn request(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, CommandFailure> {
         self.last += 1;
         self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }))?;
         let mut line = String::new();
-        self.from.read_line(&mut line).map_err(Failure::io("read from a server"))?;
+        self.from.read_line(&mut line).map_err(CommandFailure::io("read from a server"))?;
         serde_json::from_str(&line).map_err(|error| broken(format!("it answered {line:?}: {error}")))
     }
 }
 
-impl Drop for Peer {
+impl Drop for BenchPeer {
     fn drop(&mut self) {
         // It ends with its input.
         drop(self.to.take());
@@ -148,10 +149,10 @@ fn stand_in(input: OwnedFd, output: OwnedFd) -> std::io::Result<()> {
 pub(super) async fn measure(
     opener: &Opener<'_>,
     (launcher, records): (Launcher, &Path),
-    (mut floor, mut served): (Peer, Peer),
+    (mut floor, mut served): (BenchPeer, BenchPeer),
     runs: u32,
     as_json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let store = Store::at(&records.join("library"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let session = supervisor.open(opener.spec()).await?;
@@ -175,7 +176,7 @@ pub(super) async fn measure(
         }
     }
     print(&samples.map(|samples| Figures::of(&samples, None)), runs, as_json)
-        .map_err(Failure::print("print the figures"))
+        .map_err(CommandFailure::print("print the figures"))
 }
 
 fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> std::io::Result<()> {
@@ -203,6 +204,6 @@ fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> s
     writeln!(out, "mcp / floor: {to_floor:.2}; mcp / (library + floor): {to_both:.2}; {runs} runs of each, in turns")
 }
 
-fn broken(reason: String) -> Failure {
-    Failure::Subject { subject: "a server".to_owned(), reason }
+fn broken(reason: String) -> CommandFailure {
+    CommandFailure::Subject { subject: "a server".to_owned(), reason }
 }

@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 use callgate::Launcher;
 
 use self::figures::Figures;
-use self::report::{Report, Row};
+use self::report::{BenchReport, ReportRow};
 use self::rounds::{Shuffle, settle};
 use self::sessions::{RATE_CALLS_PER_RUN, open_many_files};
-use self::subject::{Benchmarked, Subject};
+use self::subject::{BenchSubject, Benchmarked};
 use super::arguments::Bench;
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::supervisor::{forked, supervise};
 use super::temporary::Temporary;
 
@@ -39,7 +39,7 @@ pub(super) use scratch::Scratch;
 
 /// The most runs of a search.
 const SEARCH_RUNS: u32 = 10;
-pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, CommandFailure> {
     // What is recorded lies where no session works.
     let records = Temporary::make("callgate-records")?;
     let scratch = Scratch::make()?;
@@ -54,7 +54,7 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
     if bench.files {
         let done = supervise(forked()?, async |supervisor| {
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-                .map_err(|e| Failure::runtime(e.into()))?;
+                .map_err(|e| CommandFailure::runtime(e.into()))?;
             let opener =
                 sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
             files::measure(&opener, bench.runs.clamp(1, 5), json).await
@@ -71,7 +71,7 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
     }
     if bench.mcp {
         // Before the first event loop.
-        let peers = (mcp::Peer::echo(&scratch)?, mcp::Peer::callgate(&scratch, records.path())?);
+        let peers = (mcp::BenchPeer::echo(&scratch)?, mcp::BenchPeer::callgate(&scratch, records.path())?);
         let launcher = forked()?;
         let second = (launcher.clone(), records.path());
         supervise(launcher, async |supervisor| {
@@ -95,10 +95,11 @@ async fn measure(
     bench: &Bench,
     opener: &sessions::Opener<'_>,
     (launcher, records): (Launcher, &Path),
-) -> Result<Report, Failure> {
+) -> Result<BenchReport, CommandFailure> {
     open_many_files()?;
     // What `callgate run` leaves to end by itself comes back here, and is waited for between samples.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|e| Failure::runtime(e.into()))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| CommandFailure::runtime(e.into()))?;
     let memory = sessions::idle_memory(opener).await?;
     let benchmarked = Benchmarked::all(opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
@@ -108,7 +109,7 @@ async fn measure(
     let rates = sessions::rates(opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
     let many = sessions::many(opener, bench.sessions).await?;
-    Ok(Report {
+    Ok(BenchReport {
         runs: bench.runs,
         strength: benchmarked.strength(),
         landlock_abi: opener.supervisor.support().landlock_abi,
@@ -126,7 +127,7 @@ async fn measure(
 
 /// Runs every subject in each round, in an order that changes from round to round, so that none always follows the same
 /// other. The rounds that warm up are not counted.
-async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Failure> {
+async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<ReportRow>, CommandFailure> {
     let subjects = &benchmarked.subjects;
     let mut samples: Vec<Vec<Duration>> = vec![Vec::new(); subjects.len()];
     let mut own_cpu = vec![Duration::ZERO; subjects.len()];
@@ -136,7 +137,7 @@ async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Fa
             sample(&subjects[at]).await?;
         }
     }
-    let before = subjects.iter().map(Subject::session_cpu).collect::<Result<Vec<_>, _>>()?;
+    let before = subjects.iter().map(BenchSubject::session_cpu).collect::<Result<Vec<_>, _>>()?;
     for _ in 0..runs {
         for at in shuffle.order(subjects.len()) {
             let (wall, cpu) = sample(&subjects[at]).await?;
@@ -153,13 +154,13 @@ async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Fa
                 _ => Duration::ZERO,
             };
             let cpu = subject.cpu_is_measurable().then(|| (own_cpu[at] + session) / runs);
-            Ok(Row { name: subject.name(), key: subject.key(), figures: Figures::of(&samples[at], cpu) })
+            Ok(ReportRow { name: subject.name(), key: subject.key(), figures: Figures::of(&samples[at], cpu) })
         })
         .collect()
 }
 
 /// One run: how long it took, and what it cost this process and the children that it waited for.
-async fn sample(subject: &Subject) -> Result<(Duration, Duration), Failure> {
+async fn sample(subject: &BenchSubject) -> Result<(Duration, Duration), CommandFailure> {
     settle().await;
     let cpu = own_cpu()?;
     let started = Instant::now();
@@ -173,12 +174,12 @@ async fn sample(subject: &Subject) -> Result<(Duration, Duration), Failure> {
 }
 
 /// CPU time of this process and of all children waited for (getrusage(2)).
-fn own_cpu() -> Result<Duration, Failure> {
+fn own_cpu() -> Result<Duration, CommandFailure> {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike as _;
     let mut micros = 0;
     for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
-        let usage = getrusage(who).map_err(|e| Failure::runtime(e.into()))?;
+        let usage = getrusage(who).map_err(|e| CommandFailure::runtime(e.into()))?;
         micros += usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     }
     Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))

@@ -19,7 +19,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::sessions::{Opener, open_many_files};
 use crate::arguments::BenchNetwork;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::processes;
 
 /// Connections one after the other, in one sample.
@@ -34,9 +34,10 @@ const AT_ONCE: u32 = 2000;
 const BUFFER: usize = 256 * 1024;
 
 /// Plays a part of this benchmark, in a process of its own.
-pub(crate) fn play(part: &BenchNetwork) -> Result<ExitCode, Failure> {
+pub(crate) fn play(part: &BenchNetwork) -> Result<ExitCode, CommandFailure> {
     open_many_files()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandFailure::runtime)?;
     let played = match *part {
         BenchNetwork::Serve => runtime.block_on(listen(serve)),
         BenchNetwork::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
@@ -44,7 +45,7 @@ pub(crate) fn play(part: &BenchNetwork) -> Result<ExitCode, Failure> {
         BenchNetwork::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
         BenchNetwork::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
     };
-    played.map_err(Failure::io("play a part of the benchmark"))?;
+    played.map_err(CommandFailure::io("play a part of the benchmark"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,12 +140,12 @@ async fn at_once(to: u16, count: u32) -> std::io::Result<f64> {
 }
 
 /// A server or a relay. It ends with this.
-struct Standing(Child, u16);
+struct StandingServer(Child, u16);
 
-impl Standing {
+impl StandingServer {
     #[allow(clippy::disallowed_methods, reason = "it stands outside, as the servers of the network do")]
-    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, Failure> {
-        let failed = Failure::io("start a server to measure with");
+    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, CommandFailure> {
+        let failed = CommandFailure::io("start a server to measure with");
         let mut command = Command::new(program);
         command
             .arg("bench-network")
@@ -154,14 +155,14 @@ impl Standing {
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(Failure::io("read a server's port"))?;
+            BufReader::new(output).read_line(&mut line).map_err(CommandFailure::io("read a server's port"))?;
         }
         let standing = Self(child, line.trim().trim_end_matches(".0").parse().unwrap_or(0));
         if standing.1 == 0 { Err(broken(format!("a server printed `{line}`"))) } else { Ok(standing) }
     }
 }
 
-impl Drop for Standing {
+impl Drop for StandingServer {
     fn drop(&mut self) {
         // It may have ended.
         let _ended: std::io::Result<()> = self.0.kill();
@@ -170,13 +171,13 @@ impl Drop for Standing {
 }
 
 /// Who connects, by which way.
-enum Way<'a> {
+enum NetworkWay<'a> {
     Outside(u16),
     Inside(&'a Session, u16),
 }
 
-impl Way<'_> {
-    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, Failure> {
+impl NetworkWay<'_> {
+    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, CommandFailure> {
         let (Self::Outside(port) | Self::Inside(_, port)) = self;
         let words: Vec<OsString> = vec![
             program.into(),
@@ -193,37 +194,37 @@ impl Way<'_> {
     }
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<String, Failure> {
-    let (mut reader, writer) = std::io::pipe().map_err(Failure::io("make a pipe"))?;
-    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(Failure::io("open /dev/null"));
+async fn inside(session: &Session, words: &[OsString]) -> Result<String, CommandFailure> {
+    let (mut reader, writer) = std::io::pipe().map_err(CommandFailure::io("make a pipe"))?;
+    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(CommandFailure::io("open /dev/null"));
     let input = null(std::fs::File::options().read(true))?;
     let error = std::io::stderr();
-    let error = rustix::io::dup(&error).map_err(|e| Failure::runtime(e.into()))?;
+    let error = rustix::io::dup(&error).map_err(|e| CommandFailure::runtime(e.into()))?;
     let program = session.spawn(words, Stdio::new(input.into(), writer.into(), error)).await?;
     program.wait().await.map_err(callgate::CallError::from)?;
     let mut text = String::new();
-    reader.read_to_string(&mut text).map_err(Failure::io("read what the client printed"))?;
+    reader.read_to_string(&mut text).map_err(CommandFailure::io("read what the client printed"))?;
     Ok(text)
 }
 
 #[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
-fn outside(words: &[OsString]) -> Result<String, Failure> {
+fn outside(words: &[OsString]) -> Result<String, CommandFailure> {
     let [program, arguments @ ..] = words else { return Ok(String::new()) };
-    let output = Command::new(program).args(arguments).output().map_err(Failure::io("start the client"))?;
+    let output = Command::new(program).args(arguments).output().map_err(CommandFailure::io("start the client"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Measures, and prints a line for each way.
-pub(super) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> Result<(), Failure> {
+pub(super) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> Result<(), CommandFailure> {
     let program = opener.scratch.program();
-    let server = Standing::start(program, &["serve"])?;
-    let relay = Standing::start(program, &["relay", &server.1.to_string()])?;
+    let server = StandingServer::start(program, &["serve"])?;
+    let relay = StandingServer::start(program, &["relay", &server.1.to_string()])?;
     let mut spec = opener.spec();
     let granted = HostPattern::parse(&format!("127.0.0.1:{}", server.1)).map_err(|error| broken(error.to_string()))?;
     let net = NetRequirement { hosts: vec![granted] };
     spec.requires.push((Source::CommandLine, RequirementSet { net, ..RequirementSet::default() }));
     let session = opener.supervisor.open(spec).await?;
-    let ways = [Way::Outside(server.1), Way::Outside(relay.1), Way::Inside(&session, server.1)];
+    let ways = [NetworkWay::Outside(server.1), NetworkWay::Outside(relay.1), NetworkWay::Inside(&session, server.1)];
     let mut connects = [const { Vec::new() }; 3];
     let mut speeds = [const { Vec::new() }; 3];
     for round in 0..=rounds {
@@ -276,12 +277,12 @@ pub(super) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> 
             speeds[2] / speeds[1],
         )
     };
-    printed.map_err(Failure::print("print it"))
+    printed.map_err(CommandFailure::print("print it"))
 }
 
 /// The most memory that egress has used so far (proc_pid_status(5)).
-fn egress_peak_kib() -> Result<u64, Failure> {
-    let all = processes::own_descendants().map_err(Failure::io("look at the session's processes"))?;
+fn egress_peak_kib() -> Result<u64, CommandFailure> {
+    let all = processes::own_descendants().map_err(CommandFailure::io("look at the session's processes"))?;
     let peaks = all.into_iter().filter_map(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -290,8 +291,8 @@ fn egress_peak_kib() -> Result<u64, Failure> {
     peaks.max().ok_or_else(|| broken("egress was not found".to_owned()))
 }
 
-fn broken(reason: String) -> Failure {
-    Failure::Subject { subject: "the network".to_owned(), reason }
+fn broken(reason: String) -> CommandFailure {
+    CommandFailure::Subject { subject: "the network".to_owned(), reason }
 }
 
 /// NaN if nothing worked.

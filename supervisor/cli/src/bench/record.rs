@@ -9,14 +9,14 @@ use rusqlite::{Connection, params};
 use super::figures::Figures;
 use super::rounds::settle;
 use super::sessions::{Opener, RATE_CALLS_PER_RUN, at_once, reads};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Bytes that the floor writes each time.
 const WRITTEN: usize = 1024;
 
 /// A `read` in a session that is not recorded and in one that is, and the floor: inserting a row of 1 kB and updating it, each
 /// alone, in a database with the same settings.
-pub(super) struct Recording {
+pub(super) struct RecordedRead {
     pub(super) plain: Figures,
     pub(super) recorded: Figures,
     pub(super) floor: Figures,
@@ -24,7 +24,7 @@ pub(super) struct Recording {
     pub(super) many_sessions: f64,
 }
 
-impl Recording {
+impl RecordedRead {
     /// Time that recording adds.
     pub(super) fn added(&self) -> Duration {
         self.recorded.median.saturating_sub(self.plain.median)
@@ -37,7 +37,7 @@ pub(super) async fn measure(
     launcher: Launcher,
     place: &Path,
     runs: u32,
-) -> Result<Recording, Failure> {
+) -> Result<RecordedRead, CommandFailure> {
     let store = Store::at(&place.join("store"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let plain = opener.open().await?.session;
@@ -64,7 +64,7 @@ pub(super) async fn measure(
     }
     let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples, None));
     let many_sessions = at_once(&supervisor, opener, runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
-    Ok(Recording { plain, recorded, floor, many_sessions })
+    Ok(RecordedRead { plain, recorded, floor, many_sessions })
 }
 
 struct Floor(Connection);
@@ -87,6 +87,6 @@ impl Floor {
     }
 }
 
-fn unmeasured(error: rusqlite::Error) -> Failure {
-    Failure::Subject { subject: "a database".to_owned(), reason: error.to_string() }
+fn unmeasured(error: rusqlite::Error) -> CommandFailure {
+    CommandFailure::Subject { subject: "a database".to_owned(), reason: error.to_string() }
 }

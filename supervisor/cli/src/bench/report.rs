@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 use super::decisions::Decisions;
 use super::figures::Figures;
 use super::opens::Opens;
-use super::record::Recording;
+use super::record::RecordedRead;
 use super::sessions::{AT_ONCE, Many, Rates};
-use crate::exit::Failure;
-use crate::paint::{self, Word};
+use crate::exit::CommandFailure;
+use crate::paint::{self, PaintedWord};
 
-pub(super) struct Row {
+pub(super) struct ReportRow {
     pub(super) key: &'static str,
     pub(super) name: String,
     pub(super) figures: Figures,
 }
 
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) runs: u32,
     pub(super) strength: &'static str,
     pub(super) landlock_abi: u8,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ReportRow>,
     pub(super) absent: Vec<String>,
     pub(super) opens: Opens,
     pub(super) decisions: Decisions,
-    pub(super) recording: Recording,
+    pub(super) recording: RecordedRead,
     pub(super) rates: Rates,
     /// Programs per second, by two callers of posix_spawn(3).
     pub(super) spawned: f64,
@@ -36,35 +36,35 @@ pub(super) struct Report {
 }
 
 /// A figure that is aimed at.
-struct Target {
+struct FigureTarget {
     what: &'static str,
     /// At most, or at least, this.
-    bound: Bound,
+    bound: FigureBound,
     /// `None` where it could not be measured.
     measured: Option<f64>,
     unit: &'static str,
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+enum FigureBound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Target {
+impl FigureTarget {
     fn met(&self) -> Option<bool> {
         self.measured.map(|measured| match self.bound {
-            Bound::AtMost(most) => measured <= most,
-            Bound::AtLeast(least) => measured >= least,
+            FigureBound::AtMost(most) => measured <= most,
+            FigureBound::AtLeast(least) => measured >= least,
         })
     }
 }
 
-impl Report {
-    pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
+impl BenchReport {
+    pub(super) fn print(&self, json: bool) -> Result<(), CommandFailure> {
         let mut out = paint::stdout();
         if json { writeln!(out, "{}", self.json()) } else { self.people(&mut out) }
-            .map_err(Failure::print("print the figures"))
+            .map_err(CommandFailure::print("print the figures"))
     }
 
     /// The ratio of two medians.
@@ -73,9 +73,9 @@ impl Report {
         Some(median(of)? / median(to)?)
     }
 
-    fn targets(&self) -> Vec<Target> {
-        use Bound::{AtLeast, AtMost};
-        let target = |what, bound, measured, unit| Target { what, bound, measured, unit };
+    fn targets(&self) -> Vec<FigureTarget> {
+        use FigureBound::{AtLeast, AtMost};
+        let target = |what, bound, measured, unit| FigureTarget { what, bound, measured, unit };
         let all_open = self.many.alive == self.many.asked;
         vec![
             target("read / posix_spawn", AtMost(0.5), self.ratio("read", "posix_spawn"), "×"),
@@ -201,8 +201,8 @@ impl Report {
         writeln!(out, "{:<32} {:>12} {:>12}", "target", "", "measured")?;
         for target in self.targets() {
             let bound = match target.bound {
-                Bound::AtMost(most) => format!("≤ {most}"),
-                Bound::AtLeast(least) => format!("≥ {least}"),
+                FigureBound::AtMost(most) => format!("≤ {most}"),
+                FigureBound::AtLeast(least) => format!("≥ {least}"),
             };
             let measured = target.measured.map_or_else(String::new, |measured| {
                 if measured >= 100.0 {
@@ -212,9 +212,9 @@ impl Report {
                 }
             });
             let word = match target.met() {
-                Some(true) => Word::Good("met"),
-                Some(false) => Word::Bad("not met"),
-                None => Word::Dim("not measured"),
+                Some(true) => PaintedWord::Good("met"),
+                Some(false) => PaintedWord::Bad("not met"),
+                None => PaintedWord::Dim("not measured"),
             };
             writeln!(out, "{:<32} {bound:>12} {:>12}  {word}", target.what, measured.trim_end())?;
         }
@@ -243,8 +243,8 @@ impl Report {
             .iter()
             .map(|target| {
                 let (relation, bound) = match target.bound {
-                    Bound::AtMost(most) => ("at most", most),
-                    Bound::AtLeast(least) => ("at least", least),
+                    FigureBound::AtMost(most) => ("at most", most),
+                    FigureBound::AtLeast(least) => ("at least", least),
                 };
                 json!({
                     "target": target.what, "relation": relation, "bound": bound, "unit": target.unit,
@@ -325,10 +325,10 @@ mod tests {
 
     #[test]
     fn a_target_is_met_at_its_bound_and_unknown_without_a_figure() {
-        let target = |bound, measured| Target { what: "", bound, measured, unit: "" }.met();
-        assert_eq!(target(Bound::AtMost(0.5), Some(0.5)), Some(true));
-        assert_eq!(target(Bound::AtMost(0.5), Some(0.51)), Some(false));
-        assert_eq!(target(Bound::AtLeast(5000.0), Some(4999.0)), Some(false));
-        assert_eq!(target(Bound::AtLeast(5000.0), None), None);
+        let target = |bound, measured| FigureTarget { what: "", bound, measured, unit: "" }.met();
+        assert_eq!(target(FigureBound::AtMost(0.5), Some(0.5)), Some(true));
+        assert_eq!(target(FigureBound::AtMost(0.5), Some(0.51)), Some(false));
+        assert_eq!(target(FigureBound::AtLeast(5000.0), Some(4999.0)), Some(false));
+        assert_eq!(target(FigureBound::AtLeast(5000.0), None), None);
     }
 }

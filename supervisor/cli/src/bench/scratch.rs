@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::temporary::Temporary;
 
 /// It is removed when this is dropped, or the process has ended.
@@ -17,12 +17,13 @@ pub(super) const FILE: &str = "notes.txt";
 
 impl Scratch {
     /// This process must have one thread.
-    pub(crate) fn make() -> Result<Self, Failure> {
+    pub(crate) fn make() -> Result<Self, CommandFailure> {
         let directory = Temporary::make("callgate-scratch")?;
-        let program = std::env::current_exe().map_err(Failure::io("find this program's own file"))?;
+        let program = std::env::current_exe().map_err(CommandFailure::io("find this program's own file"))?;
         let scratch = Self { directory, program };
         let line = "sixty-three characters of text, so that sixty-four lines are 4K\n";
-        std::fs::write(scratch.file(), line.repeat(64)).map_err(Failure::io("write into the scratch directory"))?;
+        std::fs::write(scratch.file(), line.repeat(64))
+            .map_err(CommandFailure::io("write into the scratch directory"))?;
         Ok(scratch)
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::figures::Figures;
 use super::rounds::Shuffle;
-use super::sessions::{Opened, Opener};
+use super::sessions::{MeasuredSession, Opener};
 use super::subject::on_path;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::paint;
 
 /// The tree: so many files in so many directories, 500 MB of lines as sources have them.
@@ -52,21 +52,21 @@ fn comparisons() -> Vec<Comparison> {
 }
 
 /// Result of one comparison, medians.
-struct Found {
+struct SearchComparison {
     name: &'static str,
     call: Duration,
     /// `None` where ripgrep is not installed.
     ripgrep: Option<Duration>,
 }
 
-impl Found {
+impl SearchComparison {
     fn ratio(&self) -> Option<f64> {
         self.ripgrep.map(|ripgrep| self.call.as_secs_f64() / ripgrep.as_secs_f64())
     }
 }
 
 /// Makes the tree, measures, prints.
-pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), Failure> {
+pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), CommandFailure> {
     let bytes = make_tree(opener.scratch.path())?;
     let opened = opener.open().await?;
     let ripgrep = on_path("rg");
@@ -86,30 +86,30 @@ pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<()
         }
     }
     let median = |times: &[Duration]| (!times.is_empty()).then(|| Figures::of(times, None).median);
-    let found: Vec<Found> = comparisons
+    let found: Vec<SearchComparison> = comparisons
         .iter()
         .zip(&samples)
-        .map(|(comparison, (calls, others))| Found {
+        .map(|(comparison, (calls, others))| SearchComparison {
             name: comparison.name,
             call: median(calls).unwrap_or_default(),
             ripgrep: median(others),
         })
         .collect();
-    print(&found, bytes, runs, opened.strength(), json).map_err(Failure::print("print the figures"))
+    print(&found, bytes, runs, opened.strength(), json).map_err(CommandFailure::print("print the figures"))
 }
 
-async fn call(opened: &Opened, comparison: &Comparison) -> Result<Duration, Failure> {
+async fn call(opened: &MeasuredSession, comparison: &Comparison) -> Result<Duration, CommandFailure> {
     let started = Instant::now();
     let envelope = opened.session.call(comparison.tool, comparison.arguments.clone()).await;
     let took = started.elapsed();
-    let failed = |reason| Failure::Subject { subject: comparison.name.to_owned(), reason };
+    let failed = |reason| CommandFailure::Subject { subject: comparison.name.to_owned(), reason };
     let data = envelope.data.ok_or_else(|| failed(envelope.error_text.unwrap_or_default()))?;
     let list = data.get("matches").or_else(|| data.get("paths")).and_then(Value::as_array).map_or(0, Vec::len);
     if list > 0 { Ok(took) } else { Err(failed("it found nothing".to_owned())) }
 }
 
 #[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
-fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, Failure> {
+fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, CommandFailure> {
     let started = Instant::now();
     let output = std::process::Command::new(ripgrep)
         .args(["--no-config", "--no-require-git", "--no-ignore-global"])
@@ -117,17 +117,17 @@ fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Durat
         .current_dir(tree)
         .stdin(std::process::Stdio::null())
         .output()
-        .map_err(Failure::io("start ripgrep"))?;
+        .map_err(CommandFailure::io("start ripgrep"))?;
     let took = started.elapsed();
     if output.status.success() && !output.stdout.is_empty() {
         return Ok(took);
     }
     let reason = format!("ripgrep ended with {} and found nothing", output.status);
-    Err(Failure::Subject { subject: comparison.name.to_owned(), reason })
+    Err(CommandFailure::Subject { subject: comparison.name.to_owned(), reason })
 }
 
 /// Fills the directory with text that looks like sources to a search: words, calls, short lines. Gives its size in bytes.
-fn make_tree(top: &Path) -> Result<u64, Failure> {
+fn make_tree(top: &Path) -> Result<u64, CommandFailure> {
     const WORDS: [&str; 24] = [
         "let", "value", "return", "static", "buffer", "length", "index", "self", "match", "error", "result", "config",
         "request", "handler", "parse", "token", "stream", "writer", "offset", "count", "option", "string", "state",
@@ -137,7 +137,7 @@ fn make_tree(top: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for directory in 0..DIRECTORIES {
         let path = top.join(format!("crate_{}/module_{directory}", directory % 40));
-        std::fs::create_dir_all(&path).map_err(Failure::io("make a directory of the tree"))?;
+        std::fs::create_dir_all(&path).map_err(CommandFailure::io("make a directory of the tree"))?;
         for file in 0..FILES / DIRECTORIES {
             let number = directory * (FILES / DIRECTORIES) + file;
             let mut text = String::with_capacity(FILE_BYTES + 200);
@@ -157,13 +157,13 @@ fn make_tree(top: &Path) -> Result<u64, Failure> {
             }
             bytes += text.len() as u64;
             std::fs::write(path.join(format!("file_{}.rs", number % 100)), text)
-                .map_err(Failure::io("write a file of the tree"))?;
+                .map_err(CommandFailure::io("write a file of the tree"))?;
         }
     }
     Ok(bytes)
 }
 
-fn print(found: &[Found], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
+fn print(found: &[SearchComparison], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
     let mut out = paint::stdout();
     let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
     if json {
@@ -187,9 +187,9 @@ fn print(found: &[Found], bytes: u64, runs: u32, strength: &str, json: bool) -> 
         let other = row.ripgrep.map_or_else(|| "absent".to_owned(), |time| format!("{:.1} ms", ms(time)));
         let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let word = match row.ratio() {
-            Some(ratio) if ratio <= TARGET => paint::Word::Good("met"),
-            Some(_) => paint::Word::Bad("not met"),
-            None => paint::Word::Dim("not measured"),
+            Some(ratio) if ratio <= TARGET => paint::PaintedWord::Good("met"),
+            Some(_) => paint::PaintedWord::Bad("not met"),
+            None => paint::PaintedWord::Dim("not measured"),
         };
         writeln!(out, "{:<26} {:>9.1} ms {other:>12} {ratio:>8}   {word}", row.name, ms(row.call))?;
     }

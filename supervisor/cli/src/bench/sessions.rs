@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::scratch::{FILE, Scratch};
-use crate::exit::Failure;
-use crate::processes::{self, Family, Pid};
+use crate::exit::CommandFailure;
+use crate::processes::{self, Descendants, ProcessId};
 
 /// Broker, two zygotes and the worker that stands ready at each.
 const PROCESSES: usize = 5;
@@ -30,9 +30,9 @@ pub(super) struct Opener<'a> {
 }
 
 /// A session and its processes.
-pub(super) struct Opened {
+pub(super) struct MeasuredSession {
     pub(super) session: Session,
-    processes: Vec<Pid>,
+    processes: Vec<ProcessId>,
 }
 
 impl Opener<'_> {
@@ -48,28 +48,28 @@ impl Opener<'_> {
     }
 
     /// Opens one, and waits until its worker stands ready.
-    pub(super) async fn open(&self) -> Result<Opened, Failure> {
-        let look = || processes::own_descendants().map_err(Failure::io("look at the session's processes"));
+    pub(super) async fn open(&self) -> Result<MeasuredSession, CommandFailure> {
+        let look = || processes::own_descendants().map_err(CommandFailure::io("look at the session's processes"));
         let before = look()?;
         let session = self.supervisor.open(self.spec()).await?;
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            let processes: Vec<Pid> = look()?.into_iter().filter(|pid| !before.contains(pid)).collect();
+            let processes: Vec<ProcessId> = look()?.into_iter().filter(|pid| !before.contains(pid)).collect();
             if processes.len() >= PROCESSES {
                 // Forked is not yet waiting: it still touches pages of its own.
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                return Ok(Opened { session, processes });
+                return Ok(MeasuredSession { session, processes });
             }
             if Instant::now() > deadline {
                 let reason = format!("{} of its {PROCESSES} processes are there", processes.len());
-                return Err(Failure::Subject { subject: "a session".to_owned(), reason });
+                return Err(CommandFailure::Subject { subject: "a session".to_owned(), reason });
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-impl Opened {
+impl MeasuredSession {
     pub(super) fn strength(&self) -> &'static str {
         match self.session.plan().strength {
             callgate_policy::plan::Strength::Landlock => "Landlock and seccomp",
@@ -79,27 +79,27 @@ impl Opened {
 
     /// CPU time of broker and zygotes, of the programs' worker with all programs it has reaped, and of all readers that their
     /// zygote has reaped.
-    pub(super) fn cpu(&self) -> Result<Duration, Failure> {
+    pub(super) fn cpu(&self) -> Result<Duration, CommandFailure> {
         // The reader that stood ready at first is gone after the first call.
         let lasting = self.processes.iter().filter_map(|pid| processes::cpu(*pid).ok());
         Ok(lasting.sum())
     }
 
-    fn private_kib(&self) -> Result<u64, Failure> {
+    fn private_kib(&self) -> Result<u64, CommandFailure> {
         let all = self.processes.iter().map(|pid| processes::private_kib(*pid));
-        all.sum::<std::io::Result<u64>>().map_err(Failure::io("read the memory of the session's processes"))
+        all.sum::<std::io::Result<u64>>().map_err(CommandFailure::io("read the memory of the session's processes"))
     }
 }
 
 /// Raises the limit of open files: each session costs this process three descriptors, and the usual soft limit is 1,024.
-pub(super) fn open_many_files() -> Result<(), Failure> {
+pub(super) fn open_many_files() -> Result<(), CommandFailure> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
-        .map_err(|e| Failure::runtime(e.into()))
+        .map_err(|e| CommandFailure::runtime(e.into()))
 }
 
 /// Private memory of a session that was opened and has done nothing, in KiB.
-pub(super) async fn idle_memory(opener: &Opener<'_>) -> Result<u64, Failure> {
+pub(super) async fn idle_memory(opener: &Opener<'_>) -> Result<u64, CommandFailure> {
     opener.open().await?.private_kib()
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Rates {
 pub(super) const AT_ONCE: usize = 50;
 
 /// How many calls are made per second one after the other, by two callers of one session, and by two of two.
-pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Failure> {
+pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, CommandFailure> {
     let (first, second) = (opener.open().await?, opener.open().await?);
     reads(&first.session, calls / 10).await?;
     reads(&second.session, calls / 10).await?;
@@ -136,7 +136,7 @@ pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Fail
 }
 
 /// Reads per second of many sessions at once, a caller each.
-pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls: u32) -> Result<f64, Failure> {
+pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls: u32) -> Result<f64, CommandFailure> {
     let each = (calls / u32::try_from(AT_ONCE).unwrap_or(u32::MAX)).max(2);
     let mut sessions = Vec::new();
     for _ in 0..AT_ONCE {
@@ -152,18 +152,18 @@ pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls:
     let (mut made, mut open) = (0, Vec::new());
     while let Some(done) = callers.join_next().await {
         // What it takes to close a session is not what its calls take.
-        open.push(done.map_err(|error| Failure::runtime(std::io::Error::other(error)))??);
+        open.push(done.map_err(|error| CommandFailure::runtime(std::io::Error::other(error)))??);
         made += each;
     }
     Ok(f64::from(made) / started.elapsed().as_secs_f64())
 }
 
-pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {
+pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), CommandFailure> {
     for _ in 0..calls {
         let envelope = session.call("read", json!({ "path": FILE })).await;
         if envelope.kind == Outcome::Error {
             let reason = envelope.error_text.unwrap_or_default();
-            return Err(Failure::Subject { subject: "read".to_owned(), reason });
+            return Err(CommandFailure::Subject { subject: "read".to_owned(), reason });
         }
     }
     Ok(())
@@ -184,8 +184,8 @@ pub(super) struct Many {
 }
 
 /// Opens sessions without closing any, then makes a call in each: a session that is open and dead would not count.
-pub(super) async fn many(opener: &Opener<'_>, asked: u32) -> Result<Many, Failure> {
-    let look = || processes::own_descendants().map_err(Failure::io("look at the sessions' processes"));
+pub(super) async fn many(opener: &Opener<'_>, asked: u32) -> Result<Many, CommandFailure> {
+    let look = || processes::own_descendants().map_err(CommandFailure::io("look at the sessions' processes"));
     let before = look()?;
     let mut sessions = Vec::new();
     let (mut total, mut slowest, mut stopped) = (Duration::ZERO, Duration::ZERO, None);
@@ -194,7 +194,7 @@ pub(super) async fn many(opener: &Opener<'_>, asked: u32) -> Result<Many, Failur
         match opener.supervisor.open(opener.spec()).await {
             Ok(session) => sessions.push(session),
             Err(error) => {
-                stopped = Some(Failure::from(error).text());
+                stopped = Some(CommandFailure::from(error).text());
                 break;
             }
         }
@@ -203,7 +203,7 @@ pub(super) async fn many(opener: &Opener<'_>, asked: u32) -> Result<Many, Failur
         slowest = slowest.max(took);
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let family = Family::now().map_err(Failure::io("look at the sessions' processes"))?;
+    let family = Descendants::now().map_err(CommandFailure::io("look at the sessions' processes"))?;
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let private_kib = family
         .descendants(own)

@@ -15,8 +15,8 @@ use callgate_policy::plan::Strength;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::super::exit::Failure;
-use super::super::paint::{self, Word};
+use super::super::exit::CommandFailure;
+use super::super::paint::{self, PaintedWord};
 use super::super::supervisor::{forked, supervise};
 use super::super::temporary::{Temporary, random};
 
@@ -30,14 +30,14 @@ const CELL: usize = 24;
 /// Signals that a person presses or sends to stop this, which must leave nothing behind.
 const STOPPED_BY: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
 
-pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, CommandFailure> {
     let token = planted()?;
     if under.is_none() {
         HostSupport::probe()?;
     }
     // Dropped after the field, which is in it.
     let directory = Temporary::make("callgate-attack")?;
-    let made = |source| Failure::io(format!("make canaries in {}", directory.path().display()))(source);
+    let made = |source| CommandFailure::io(format!("make canaries in {}", directory.path().display()))(source);
     let program = std::env::current_exe().map_err(made)?;
     let mut field = Field::make(directory.path(), &program, &token)?;
     let command = under.map(|line| command(line, &field)).transpose()?;
@@ -62,7 +62,7 @@ pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failur
         Ok(report) => {
             let mut out = paint::stdout();
             let written = if json { writeln!(out, "{:#}", record(&report)) } else { people(&mut out, &report) };
-            written.map_err(Failure::print("print what was found"))?;
+            written.map_err(CommandFailure::print("print what was found"))?;
             Ok(if report.open() == 0 { ExitCode::SUCCESS } else { ExitCode::from(OPEN) })
         }
         Err(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))),
@@ -71,7 +71,7 @@ pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failur
 
 /// The secret in this process's environment. What a launcher passes on is what it was started with, so that it takes a
 /// start to plant one.
-fn planted() -> Result<String, Failure> {
+fn planted() -> Result<String, CommandFailure> {
     #[allow(clippy::disallowed_methods, reason = "whether this process was started with the secret that it looks for")]
     let there =
         std::env::var_os(SECRET).and_then(|secret| secret.into_string().ok()).filter(|secret| secret.len() >= 16);
@@ -81,23 +81,23 @@ fn planted() -> Result<String, Failure> {
     let secret = random()?;
     let error =
         std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).env(SECRET, secret).exec();
-    Err(Failure::Io { what: "start again with a secret in the environment".to_owned(), source: error })
+    Err(CommandFailure::Io { what: "start again with a secret in the environment".to_owned(), source: error })
 }
 
 /// The words of a command line, with the workspace and the host to be granted in them.
-fn command(line: &str, field: &Field) -> Result<Vec<String>, Failure> {
+fn command(line: &str, field: &Field) -> Result<Vec<String>, CommandFailure> {
     let words = shlex::split(line)
         .filter(|words| !words.is_empty())
-        .ok_or_else(|| Failure::Usage(format!("--under '{line}': give a command, with its quotes closed")))?;
+        .ok_or_else(|| CommandFailure::Usage(format!("--under '{line}': give a command, with its quotes closed")))?;
     let workspace = field.workspace().display().to_string();
     Ok(words.into_iter().map(|word| word.replace("{dir}", &workspace).replace("{host}", &field.host())).collect())
 }
 
 /// Waits for a signal that ends this.
-async fn stopped() -> Result<i32, Failure> {
+async fn stopped() -> Result<i32, CommandFailure> {
     let mut signals = Vec::new();
     for kind in STOPPED_BY {
-        signals.push((kind.as_raw_value(), signal(kind).map_err(Failure::runtime)?));
+        signals.push((kind.as_raw_value(), signal(kind).map_err(CommandFailure::runtime)?));
     }
     Ok(std::future::poll_fn(|context| {
         let ready =
@@ -214,16 +214,16 @@ fn people_calls(out: &mut impl Write, calls: &[CallReport]) -> io::Result<()> {
     for call in calls {
         write!(out, "  {:<4} {:<width$}  ", call.id, call.attempt)?;
         if let Some(why) = &call.not_tested {
-            writeln!(out, "{}: {why}", Word::Dim("not tested"))?;
+            writeln!(out, "{}: {why}", PaintedWord::Dim("not tested"))?;
             continue;
         }
         if call.is_open() {
-            writeln!(out, "{}", Word::Bad("OPEN"))?;
+            writeln!(out, "{}", PaintedWord::Bad("OPEN"))?;
             continue;
         }
         let alone = call.results.iter().all(|(_, stopped)| stopped.by_the_sandbox_alone);
         let sandbox = if alone { "; with that off, the sandbox alone" } else { "; with that off, NOTHING" };
-        writeln!(out, "{}  {}{sandbox}", Word::Good("held"), layer_name(call.layer))?;
+        writeln!(out, "{}  {}{sandbox}", PaintedWord::Good("held"), layer_name(call.layer))?;
     }
     Ok(())
 }
@@ -235,11 +235,13 @@ fn people_attack(out: &mut impl Write, report: &Report, attack: &AttackReport, w
     for place in &places {
         let summary = attack.summary(*place);
         let (word, length, detail) = match &summary {
-            Summary::Held(answers) => (Word::Good("held"), 4, answers.iter().cloned().collect::<Vec<_>>().join(" ")),
-            Summary::Open(_) if !attack.counts() => (Word::Warn("shows"), 5, String::new()),
-            Summary::Open(open) => (Word::Bad("OPEN"), 4, format!("{} of {}", open.len(), attack.acts.len())),
-            Summary::NotTested => (Word::Dim("not tested"), 10, String::new()),
-            Summary::Absent => (Word::Dim("-"), 1, String::new()),
+            Summary::Held(answers) => {
+                (PaintedWord::Good("held"), 4, answers.iter().cloned().collect::<Vec<_>>().join(" "))
+            }
+            Summary::Open(_) if !attack.counts() => (PaintedWord::Warn("shows"), 5, String::new()),
+            Summary::Open(open) => (PaintedWord::Bad("OPEN"), 4, format!("{} of {}", open.len(), attack.acts.len())),
+            Summary::NotTested => (PaintedWord::Dim("not tested"), 10, String::new()),
+            Summary::Absent => (PaintedWord::Dim("-"), 1, String::new()),
         };
         write!(out, "  {word} {detail:<room$}", room = CELL - 1 - length)?;
         match summary {

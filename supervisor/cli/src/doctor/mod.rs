@@ -10,12 +10,12 @@ use callgate_policy::plan::Strength;
 use serde_json::json;
 
 pub(super) use self::attack::attack;
-use super::exit::Failure;
-use super::paint::{self, Word};
+use super::exit::CommandFailure;
+use super::paint::{self, PaintedWord};
 use super::supervisor::{forked, supervise};
 use super::temporary::Temporary;
 
-pub(super) fn doctor(json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn doctor(json: bool) -> Result<ExitCode, CommandFailure> {
     if let Err(error) = HostSupport::probe() {
         return conclude(Report::without_supervisor(error), json);
     }
@@ -25,7 +25,7 @@ pub(super) fn doctor(json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Prints everything; an error if nothing can run here, with the status of the host's fault.
-fn conclude(report: Report, json: bool) -> Result<ExitCode, Failure> {
+fn conclude(report: Report, json: bool) -> Result<ExitCode, CommandFailure> {
     use std::io::Write as _;
     let Report { checks, strength, .. } = report;
     let sessions = strength.as_ref().ok().map(|strength| match strength {
@@ -45,7 +45,7 @@ fn conclude(report: Report, json: bool) -> Result<ExitCode, Failure> {
         people(&mut out, &checks)
             .and_then(|()| sessions.map_or(Ok(()), |how| writeln!(out, "\nSessions run here {how}.")))
     };
-    written.map_err(Failure::print("print what was found"))?;
+    written.map_err(CommandFailure::print("print what was found"))?;
     strength?;
     Ok(ExitCode::SUCCESS)
 }
@@ -54,9 +54,9 @@ fn people(out: &mut impl std::io::Write, checks: &[Check]) -> std::io::Result<()
     let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for check in checks {
         let word = match check.state {
-            State::Ok => Word::Good("ok"),
-            State::Missing => Word::Bad("missing"),
-            State::Note => Word::Warn("note"),
+            State::Ok => PaintedWord::Good("ok"),
+            State::Missing => PaintedWord::Bad("missing"),
+            State::Note => PaintedWord::Warn("note"),
         };
         writeln!(out, "{:<width$}  {word:<7}  {}", check.name, check.found)?;
         let indent = " ".repeat(width + 11);

@@ -5,15 +5,15 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::arguments::{AgentHost, Grants, NewSession, Offer};
-use crate::exit::Failure;
+use crate::arguments::{AgentHost, Grants, Offer, SessionArguments};
+use crate::exit::CommandFailure;
 
 /// How long a host should wait for a result, seconds: a person may be asked for five minutes, and then the call runs.
 const WAIT: u64 = 600;
 
 /// Where it belongs, and what it is: a server of this name.
-pub(super) fn config(host: AgentHost, name: &str, words: &[String]) -> Result<(&'static str, String), Failure> {
-    let command = std::env::current_exe().map_err(Failure::named("find this program"))?;
+pub(super) fn config(host: AgentHost, name: &str, words: &[String]) -> Result<(&'static str, String), CommandFailure> {
+    let command = std::env::current_exe().map_err(CommandFailure::named("find this program"))?;
     let command = text(&command)?;
     let started = json!({ "command": command, "args": words });
     let with_kind = json!({ "type": "stdio", "command": command, "args": words });
@@ -49,11 +49,11 @@ fn yaml(name: &str, command: &str, words: &[String]) -> String {
 
 /// The words after `callgate`, as they are typed from any directory.
 pub(super) fn words(
-    new: NewSession,
+    new: SessionArguments,
     session: Option<String>,
     approval_timeout: Option<String>,
-) -> Result<Vec<String>, Failure> {
-    let NewSession { grants, offer, title, profile, mode } = new;
+) -> Result<Vec<String>, CommandFailure> {
+    let SessionArguments { grants, offer, title, profile, mode } = new;
     let Grants { read, write, net, exec, manifest, limit, debug, env, workspace, root, ad_hoc, user_data, allow_home } =
         grants;
     let mut words = vec!["mcp".to_owned()];
@@ -93,9 +93,9 @@ pub(super) fn words(
     );
     match words.iter().find(|word| word.chars().any(char::is_control)) {
         None => Ok(words),
-        Some(word) => {
-            Err(Failure::Usage(format!("{word:?} has a control character, which not every host's file can hold")))
-        }
+        Some(word) => Err(CommandFailure::Usage(format!(
+            "{word:?} has a control character, which not every host's file can hold"
+        ))),
     }
 }
 
@@ -103,6 +103,6 @@ fn vec_of<T>(one: Option<T>) -> Vec<T> {
     one.into_iter().collect()
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
-    path.to_str().map(str::to_owned).ok_or_else(|| Failure::Usage(format!("{} is not text", path.display())))
+fn text(path: &Path) -> Result<String, CommandFailure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| CommandFailure::Usage(format!("{} is not text", path.display())))
 }

@@ -18,15 +18,15 @@ use callgate_policy::unit::parse_duration;
 use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::{AgentHost, Grants, Mcp, NewSession};
-use super::exit::Failure;
-use super::session::{Kept, Recorded, absolute_profile, lasting, make};
+use super::arguments::{AgentHost, Grants, Mcp, SessionArguments};
+use super::exit::CommandFailure;
+use super::session::{KeptSettings, Recorded, absolute_profile, lasting, make};
 use super::show;
 use super::supervisor::{forked, supervise_with};
 use tokens::Tokens;
-use wrap::Server;
+use wrap::WrappedServer;
 
-pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
+pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, CommandFailure> {
     let Mcp {
         new,
         session,
@@ -40,7 +40,7 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
         name,
         server,
     } = mcp;
-    let wrapped = wrap.then(|| Server::of(name, server)).transpose()?;
+    let wrapped = wrap.then(|| WrappedServer::of(name, server)).transpose()?;
     if let Some(host) = print_config {
         return print(host, new, session, (approval_timeout, wrapped));
     }
@@ -48,13 +48,13 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     let launcher = forked()?;
     let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
     if let Some(server) = wrapped {
-        let mut spec = Kept::of(new)?.spec()?;
+        let mut spec = KeptSettings::of(new)?.spec()?;
         for_agents(&mut spec, patience);
         return wrap::wrap(launcher, spec, server);
     }
     if let Some(address) = http {
         let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;
-        let http = Http { address: self::address(&address)?, token_file, idle, sessions: max_sessions };
+        let http = HttpServing { address: self::address(&address)?, token_file, idle, sessions: max_sessions };
         return serve_http(launcher, new, patience, &http);
     }
     let recorded = match session {
@@ -69,17 +69,17 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
         show::tell_warnings(&session);
         let _servers = Servers::start(&supervisor, &spec, &session).await;
         let served = callgate_mcp::serve(session, tokio::io::stdin(), tokio::io::stdout()).await;
-        served.map_err(|error| Failure::io("serve the client")(std::io::Error::other(error)))
+        served.map_err(|error| CommandFailure::io("serve the client")(std::io::Error::other(error)))
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print(
     host: AgentHost,
-    mut new: NewSession,
+    mut new: SessionArguments,
     session: Option<String>,
-    (approval_timeout, wrapped): (Option<String>, Option<Server>),
-) -> Result<ExitCode, Failure> {
+    (approval_timeout, wrapped): (Option<String>, Option<WrappedServer>),
+) -> Result<ExitCode, CommandFailure> {
     let mut words = match session {
         // It has its grants.
         Some(id) if new.grants == Grants::default() => config::words(new, Some(id), approval_timeout),
@@ -97,7 +97,7 @@ fn print(
     let (place, text) = config::config(host, &name, &words)?;
     // A notice, which is not a part of what is printed.
     drop(writeln!(std::io::stderr(), "callgate: for {place}"));
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the configuration"))?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(CommandFailure::print("print the configuration"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,7 +121,7 @@ enum Address {
 }
 
 /// Where and for whom.
-struct Http {
+struct HttpServing {
     address: Address,
     token_file: Option<PathBuf>,
     idle: Option<Duration>,
@@ -131,11 +131,11 @@ struct Http {
 /// Serves until a signal comes.
 fn serve_http(
     launcher: Launcher,
-    new: NewSession,
+    new: SessionArguments,
     patience: Option<Duration>,
-    http: &Http,
-) -> Result<ExitCode, Failure> {
-    let mut spec = Kept::of(new)?.spec()?;
+    http: &HttpServing,
+) -> Result<ExitCode, CommandFailure> {
+    let mut spec = KeptSettings::of(new)?.spec()?;
     for_agents(&mut spec, patience);
     let sessions = http.sessions.map_or(HttpServer::SESSIONS, usize::from);
     make_room(http.sessions.is_some(), sessions)?;
@@ -176,12 +176,12 @@ fn serve_http(
 
 /// Lets this process have the descriptors that so many sessions take: a server that runs out of them fails clients at random. If the
 /// number was typed, too few are an error.
-fn make_room(is_typed: bool, sessions: usize) -> Result<(), Failure> {
+fn make_room(is_typed: bool, sessions: usize) -> Result<(), CommandFailure> {
     let needed = HttpServer::descriptors(sessions) as u64;
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(needed);
     if is_typed && most < needed {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "--max-sessions {sessions}: that takes {needed} descriptors, and this process may have {most} (`ulimit -Hn`)"
         )));
     }
@@ -189,7 +189,7 @@ fn make_room(is_typed: bool, sessions: usize) -> Result<(), Failure> {
         return Ok(());
     }
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(most)), ..limit })
-        .map_err(|errno| Failure::runtime(errno.into()))
+        .map_err(|errno| CommandFailure::runtime(errno.into()))
 }
 
 /// The session of the next client. Whether the project is trusted is looked up for each: a person may have taken back since what they
@@ -216,8 +216,8 @@ async fn next(supervisor: &Supervisor, spec: &SessionSpec, first: Option<Session
 }
 
 /// Returns when this process is asked to end.
-fn signalled() -> Result<impl Future<Output = ()>, Failure> {
-    let wait = |kind| signal(kind).map_err(Failure::runtime);
+fn signalled() -> Result<impl Future<Output = ()>, CommandFailure> {
+    let wait = |kind| signal(kind).map_err(CommandFailure::runtime);
     let (mut terminate, mut interrupt) = (wait(SignalKind::terminate())?, wait(SignalKind::interrupt())?);
     let mut hang_up = wait(SignalKind::hangup())?;
     Ok(async move {
@@ -229,39 +229,39 @@ fn signalled() -> Result<impl Future<Output = ()>, Failure> {
     })
 }
 
-fn duration(option: &str, text: &str) -> Result<Duration, Failure> {
-    parse_duration(text).map_err(|error| Failure::Usage(format!("{option} {text}: {error}")))
+fn duration(option: &str, text: &str) -> Result<Duration, CommandFailure> {
+    parse_duration(text).map_err(|error| CommandFailure::Usage(format!("{option} {text}: {error}")))
 }
 
 /// An address as it is typed: `localhost` is what it is on every machine, whatever a name server says.
-fn address(typed: &str) -> Result<Address, Failure> {
+fn address(typed: &str) -> Result<Address, CommandFailure> {
     if let Some(port) = typed.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
         return Ok(Address::Localhost(port));
     }
     match typed.parse() {
         Ok(address) => refuse_others(address).map(Address::Literal),
-        Err(_) => {
-            Err(Failure::Usage(format!("--http {typed}: an address has a port, as in 127.0.0.1:8931 or [::1]:8931")))
-        }
+        Err(_) => Err(CommandFailure::Usage(format!(
+            "--http {typed}: an address has a port, as in 127.0.0.1:8931 or [::1]:8931"
+        ))),
     }
 }
 
 /// From elsewhere the way is ssh, which knows who comes, and encrypts.
-fn refuse_others(address: SocketAddr) -> Result<SocketAddr, Failure> {
+fn refuse_others(address: SocketAddr) -> Result<SocketAddr, CommandFailure> {
     if address.ip().is_loopback() {
         return Ok(address);
     }
     let port = address.port();
-    Err(Failure::Usage(format!(
+    Err(CommandFailure::Usage(format!(
         "--http {address}: only addresses of this machine itself are served (127.0.0.0/8, ::1). To reach it from another machine, \
          serve 127.0.0.1:{port} here and forward the same port there: ssh -L {port}:127.0.0.1:{port} THIS-HOST"
     )))
 }
 
-fn cannot_listen(error: HttpError) -> Failure {
+fn cannot_listen(error: HttpError) -> CommandFailure {
     match error {
-        HttpError::Listen { address, source } => Failure::named(format!("listen on {address}"))(source),
-        other @ (HttpError::NotLoopback(_) | _) => Failure::Usage(other.to_string()),
+        HttpError::Listen { address, source } => CommandFailure::named(format!("listen on {address}"))(source),
+        other @ (HttpError::NotLoopback(_) | _) => CommandFailure::Usage(other.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ use callgate_mcp::Token;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Most bytes of a file of tokens, and most tokens in it.
 const BYTES_MAX: u64 = 64 << 10;
@@ -33,10 +33,10 @@ impl Tokens {
         address: SocketAddr,
         store: &Store,
         session: &Session,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let (file, is_ours) = match typed {
             Some(file) => {
-                (std::path::absolute(file).map_err(Failure::named(format!("find {}", file.display())))?, false)
+                (std::path::absolute(file).map_err(CommandFailure::named(format!("find {}", file.display())))?, false)
             }
             None => {
                 let name = format!("mcp-{}-{}.token", address.ip(), address.port());
@@ -44,7 +44,7 @@ impl Tokens {
                 // Of a server that was killed: another one that runs listens where this one does.
                 match std::fs::remove_file(&file) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(Failure::named(format!("replace {}", file.display()))(error));
+                        return Err(CommandFailure::named(format!("replace {}", file.display()))(error));
                     }
                     Ok(()) | Err(_) => {}
                 }
@@ -53,7 +53,7 @@ impl Tokens {
         };
         let (opened, is_new) = open(&file).map_err(|errno| {
             let what = format!("use {} for tokens", file.display());
-            Failure::named(what)(errno.into())
+            CommandFailure::named(what)(errno.into())
         })?;
         let mut tokens = Self { file, tokens: Vec::new(), is_ours };
         let taken = refuse_reach(&tokens.file, session).and_then(|()| match is_new {
@@ -97,10 +97,10 @@ fn open(file: &Path) -> Result<(File, bool), Errno> {
 }
 
 /// A call that could read a token would be a client itself, of a server with more rights than it has, or with another person to ask.
-fn refuse_reach(file: &Path, session: &Session) -> Result<(), Failure> {
+fn refuse_reach(file: &Path, session: &Session) -> Result<(), CommandFailure> {
     match session.reaches(file)? {
         None => Ok(()),
-        Some(granted) => Err(Failure::Usage(format!(
+        Some(granted) => Err(CommandFailure::Usage(format!(
             "--token-file {}: {} is granted to sessions, which could take the token from there",
             file.display(),
             granted.display()
@@ -108,15 +108,15 @@ fn refuse_reach(file: &Path, session: &Session) -> Result<(), Failure> {
     }
 }
 
-fn make(mut opened: File, file: &Path) -> Result<Vec<Token>, Failure> {
-    let token = Token::make().map_err(|error| Failure::runtime(std::io::Error::other(error)))?;
-    writeln!(opened, "{}", token.text()).map_err(Failure::named(format!("write {}", file.display())))?;
+fn make(mut opened: File, file: &Path) -> Result<Vec<Token>, CommandFailure> {
+    let token = Token::make().map_err(|error| CommandFailure::runtime(std::io::Error::other(error)))?;
+    writeln!(opened, "{}", token.text()).map_err(CommandFailure::named(format!("write {}", file.display())))?;
     Ok(vec![token])
 }
 
-fn take(opened: File, file: &Path) -> Result<Vec<Token>, Failure> {
-    let unfit = |why: &str| Failure::Data(format!("{}: {why}", file.display()));
-    let failed = || Failure::named(format!("read {}", file.display()));
+fn take(opened: File, file: &Path) -> Result<Vec<Token>, CommandFailure> {
+    let unfit = |why: &str| CommandFailure::Data(format!("{}: {why}", file.display()));
+    let failed = || CommandFailure::named(format!("read {}", file.display()));
     let about = opened.metadata().map_err(failed())?;
     if !about.is_file() || about.nlink() != 1 {
         return Err(unfit("it is no regular file with one name"));

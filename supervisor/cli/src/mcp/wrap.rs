@@ -9,7 +9,7 @@ use callgate::policy::rules::{Action, Rule, RuleScope};
 use callgate::{Launcher, SessionSpec, Store};
 use callgate_mcp::{Remote, RemoteError, RemoteSpec};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::show;
 use crate::supervisor::supervise_with;
 
@@ -27,17 +27,17 @@ const NAME_MAX: usize = 64;
 
 /// The server that is wrapped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct WrappedServer {
     pub(super) name: String,
     argv: Vec<OsString>,
 }
 
-impl Server {
-    pub(super) fn of(name: Option<String>, argv: Vec<OsString>) -> Result<Self, Failure> {
+impl WrappedServer {
+    pub(super) fn of(name: Option<String>, argv: Vec<OsString>) -> Result<Self, CommandFailure> {
         let name = match name {
             Some(name) if is_name(&name) && name != OURS => name,
             Some(name) => {
-                return Err(Failure::Usage(format!(
+                return Err(CommandFailure::Usage(format!(
                     "--name {name:?}: a name has 1 to {NAME_MAX} of a-z, A-Z, 0-9, `_` and `-`, and is not `{OURS}`"
                 )));
             }
@@ -47,11 +47,10 @@ impl Server {
     }
 
     /// How it is typed again.
-    pub(super) fn words(self) -> Result<Vec<String>, Failure> {
-        let texts = self
-            .argv
-            .into_iter()
-            .map(|word| word.into_string().map_err(|word| Failure::Usage(format!("{} is not text", word.display()))));
+    pub(super) fn words(self) -> Result<Vec<String>, CommandFailure> {
+        let texts = self.argv.into_iter().map(|word| {
+            word.into_string().map_err(|word| CommandFailure::Usage(format!("{} is not text", word.display())))
+        });
         let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
         Ok(["--wrap".to_owned(), "--name".to_owned(), self.name, "--".to_owned()].into_iter().chain(texts).collect())
     }
@@ -83,11 +82,15 @@ fn name_of(argv: &[OsString]) -> String {
 }
 
 /// Serves a server's tools in a session for agents, until the client or the server closes its end.
-pub(super) fn wrap(launcher: Launcher, mut spec: SessionSpec, server: Server) -> Result<ExitCode, Failure> {
+pub(super) fn wrap(
+    launcher: Launcher,
+    mut spec: SessionSpec,
+    server: WrappedServer,
+) -> Result<ExitCode, CommandFailure> {
     // What callgate's own tools require is not granted to a server.
     spec.tools = false;
     spec.title.get_or_insert_with(|| format!("mcp --wrap {}", server.name));
-    let Server { name, argv } = server;
+    let WrappedServer { name, argv } = server;
     // Whoever types a server grants what it can do, unless a rule, a mode or a profile says otherwise.
     spec = spec.rule(RuleScope::Default, Rule::new(format!("mcp:{name}:*"), Action::Allow));
     let ended = supervise_with(Some(Store::of_user()?), launcher, async |supervisor| {
@@ -96,19 +99,21 @@ pub(super) fn wrap(launcher: Launcher, mut spec: SessionSpec, server: Server) ->
         let remote = Remote::start(Arc::clone(&session), RemoteSpec::new(&name, argv)).await;
         let remote = remote.map_err(not_started)?;
         let served = callgate_mcp::wrap(session, remote, tokio::io::stdin(), tokio::io::stdout()).await;
-        served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
+        served.map_err(|error| CommandFailure::runtime(std::io::Error::other(error)))
     })?;
     if ended {
-        return Err(Failure::io("serve its tools")(std::io::Error::other(format!("the server `{name}` has ended"))));
+        return Err(CommandFailure::io("serve its tools")(std::io::Error::other(format!(
+            "the server `{name}` has ended"
+        ))));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Failure of a start. What was refused to the server is told already.
-fn not_started(error: RemoteError) -> Failure {
+fn not_started(error: RemoteError) -> CommandFailure {
     match error {
         RemoteError::Start { source, .. } => source.into(),
-        other @ (RemoteError::Begin { .. } | _) => Failure::io("start the server")(std::io::Error::other(other)),
+        other @ (RemoteError::Begin { .. } | _) => CommandFailure::io("start the server")(std::io::Error::other(other)),
     }
 }
 

@@ -39,11 +39,11 @@ pub struct Field {
     probe: PathBuf,
     /// In every file, command line and environment that is not to be read.
     token: String,
-    files: Outside,
-    servers: Servers,
+    files: OutsideFiles,
+    servers: LoopbackServers,
     hosts: Hosts,
-    objects: Objects,
-    bystander: Bystander,
+    objects: IpcObjects,
+    bystander: BystanderProcess,
     /// Inherited by everything that is started: nothing is told to close them.
     inherited: [OwnedFd; 2],
     /// The other ends of the connection.
@@ -54,7 +54,7 @@ pub struct Field {
 }
 
 /// Targets that were reached, in words.
-pub(super) type Changes = Vec<String>;
+pub(super) type ReachedTargets = Vec<String>;
 
 impl std::fmt::Debug for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -88,18 +88,18 @@ impl Field {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let connected = TcpStream::connect(listener.local_addr()?)?;
         let (accepted, _) = listener.accept()?;
-        let files = Outside::make(root, token)?;
+        let files = OutsideFiles::make(root, token)?;
         let secret = File::open(files.file())?;
         let inherited = [leave_open(secret.into(), INHERITED)?, leave_open(connected.into(), INHERITED)?];
         let mut field = Self {
             root: root.to_owned(),
-            bystander: Bystander::start(&probe, token)?,
+            bystander: BystanderProcess::start(&probe, token)?,
             probe,
             token: token.to_owned(),
             files,
-            servers: Servers::listen(token)?,
+            servers: LoopbackServers::listen(token)?,
             hosts: Hosts::listen(token)?,
-            objects: Objects::make(token)?,
+            objects: IpcObjects::make(token)?,
             inherited,
             _connection: (listener, accepted),
             terminal: nix::pty::openpty(None, None)?,
@@ -190,7 +190,7 @@ impl Field {
     }
 
     /// Targets that were reached since the last look.
-    pub(super) fn changes(&mut self) -> Changes {
+    pub(super) fn changes(&mut self) -> ReachedTargets {
         let mut changes = self.servers.changes();
         changes.extend(self.hosts.changes());
         changes.extend(self.files.changes());
@@ -212,10 +212,10 @@ impl Field {
 
     /// Puts everything back as it was before the last attempt; the process is a new one if it may have been reached.
     pub(super) fn mend(&mut self, process_reached: bool) -> io::Result<()> {
-        self.files = Outside::make(&self.root, &self.token)?;
+        self.files = OutsideFiles::make(&self.root, &self.token)?;
         self.objects.mend()?;
         if process_reached || !self.bystander.changes().is_empty() {
-            self.bystander = Bystander::start(&self.probe, &self.token)?;
+            self.bystander = BystanderProcess::start(&self.probe, &self.token)?;
         }
         self.tidy_workspace()?;
         self.whole = self.look_at_files();
@@ -289,13 +289,13 @@ fn leave_open(fd: OwnedFd, from: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// The files outside, and the sockets among them.
-struct Outside {
+struct OutsideFiles {
     root: PathBuf,
     stream: UnixListener,
     datagram: UnixDatagram,
 }
 
-impl Outside {
+impl OutsideFiles {
     fn make(root: &Path, token: &str) -> io::Result<Self> {
         let (outside, readable) = (root.join("outside"), root.join("readable"));
         // The directories stay what they are: a session's rules and mounts are bound to those that were there when it opened.
@@ -323,8 +323,8 @@ impl Outside {
         self.root.join("outside/file")
     }
 
-    fn changes(&self) -> Changes {
-        let mut changes = Changes::new();
+    fn changes(&self) -> ReachedTargets {
+        let mut changes = ReachedTargets::new();
         while self.stream.accept().is_ok() {
             changes.push("a unix socket was connected to".to_owned());
         }
@@ -336,7 +336,7 @@ impl Outside {
 }
 
 /// Servers on loopback, and under abstract names.
-struct Servers {
+struct LoopbackServers {
     tcp: TcpListener,
     tcp6: Option<TcpListener>,
     mptcp: Option<TcpListener>,
@@ -346,7 +346,7 @@ struct Servers {
     datagram: UnixDatagram,
 }
 
-impl Servers {
+impl LoopbackServers {
     fn listen(token: &str) -> io::Result<Self> {
         let tcp = TcpListener::bind(("127.0.0.1", 0))?;
         let tcp6 = TcpListener::bind(("::1", 0)).ok();
@@ -365,8 +365,8 @@ impl Servers {
         Ok(Self { tcp, tcp6, mptcp, udp, name, stream, datagram })
     }
 
-    fn changes(&self) -> Changes {
-        let mut changes = Changes::new();
+    fn changes(&self) -> ReachedTargets {
+        let mut changes = ReachedTargets::new();
         let listeners =
             [(Some(&self.tcp), "TCP"), (self.tcp6.as_ref(), "TCP over IPv6"), (self.mptcp.as_ref(), "MPTCP")];
         for (listener, name) in listeners {
@@ -397,7 +397,7 @@ fn mptcp() -> io::Result<TcpListener> {
 }
 
 /// System V and POSIX objects. The probe's own acts make, find and remove them, here in this process.
-struct Objects {
+struct IpcObjects {
     key: u32,
     name: String,
     ids: BTreeMap<&'static str, i64>,
@@ -407,7 +407,7 @@ struct Objects {
 
 const KINDS: [&str; 3] = ["shm", "sem", "msg"];
 
-impl Objects {
+impl IpcObjects {
     fn make(token: &str) -> io::Result<Self> {
         let random = crate::host::random()?;
         let key = u32::from_str_radix(&random[..7], 16).unwrap_or(0x0ca1_19a7) | 0x0400_0000;
@@ -443,8 +443,8 @@ impl Objects {
         number(&format!("{kind}-sysv-get"), &self.key.to_string())
     }
 
-    fn changes(&self) -> Changes {
-        let mut changes: Changes = self
+    fn changes(&self) -> ReachedTargets {
+        let mut changes: ReachedTargets = self
             .ids
             .iter()
             .filter(|(kind, id)| self.find(kind) != Some(**id))
@@ -478,12 +478,12 @@ fn number(act: &str, argument: &str) -> Option<i64> {
 }
 
 /// A process that minds its own business.
-struct Bystander {
+struct BystanderProcess {
     child: Child,
     was: String,
 }
 
-impl Bystander {
+impl BystanderProcess {
     #[allow(clippy::disallowed_methods, reason = "it is what those that are confined are not to reach")]
     fn start(probe: &Path, token: &str) -> io::Result<Self> {
         loop {
@@ -539,16 +539,16 @@ impl Bystander {
         format!("{limits}, {allowed}, nice {}", fields.get(16).unwrap_or(&"")).replace('\t', " ")
     }
 
-    fn changes(&mut self) -> Changes {
+    fn changes(&mut self) -> ReachedTargets {
         if let Ok(Some(status)) = self.child.try_wait() {
             return vec![format!("a process was ended by signal {}", status.signal().unwrap_or(0))];
         }
         let now = self.condition();
-        if now == self.was { Changes::new() } else { vec![format!("a process has {now}; it had {}", self.was)] }
+        if now == self.was { ReachedTargets::new() } else { vec![format!("a process has {now}; it had {}", self.was)] }
     }
 }
 
-impl Drop for Bystander {
+impl Drop for BystanderProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         drop(self.child.kill().and_then(|()| self.child.wait()));

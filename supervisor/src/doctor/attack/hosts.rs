@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::pattern::HostPattern;
 use callgate_policy::plan;
 
-use super::field::Changes;
+use super::field::ReachedTargets;
 
 /// The granted host, by its address and by a name. Names below `localhost` lead to loopback without anybody being asked (RFC 6761).
 const GRANTED: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -28,12 +28,12 @@ const ASKED_MAX: usize = 16 * 1024;
 
 /// The servers.
 pub(super) struct Hosts {
-    granted: Server,
-    another: Server,
+    granted: ProbeServer,
+    another: ProbeServer,
     /// A proxy that leads anywhere, as outside a sandbox, and as one that was not granted.
-    proxy: Server,
+    proxy: ProbeServer,
     /// A server that answers for any name.
-    names: Server,
+    names: ProbeServer,
     /// At the port that was granted, for a protocol that was not.
     datagrams: UdpSocket,
 }
@@ -49,10 +49,10 @@ impl Hosts {
                 (Ok(another), Ok(datagrams)) => {
                     datagrams.set_nonblocking(true)?;
                     return Ok(Self {
-                        granted: Server::new(granted, Kind::Web(token.into()))?,
-                        another: Server::new(another, Kind::Web(token.into()))?,
-                        proxy: Server::new(TcpListener::bind((GRANTED, 0))?, Kind::Proxy)?,
-                        names: Server::new(TcpListener::bind((GRANTED, 0))?, Kind::Names)?,
+                        granted: ProbeServer::new(granted, ServerKind::Web(token.into()))?,
+                        another: ProbeServer::new(another, ServerKind::Web(token.into()))?,
+                        proxy: ProbeServer::new(TcpListener::bind((GRANTED, 0))?, ServerKind::Proxy)?,
+                        names: ProbeServer::new(TcpListener::bind((GRANTED, 0))?, ServerKind::Names)?,
                         datagrams,
                     });
                 }
@@ -64,7 +64,9 @@ impl Hosts {
 
     /// Begins to serve, with threads: this process forks a launcher before that, which takes one without.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        [&mut self.granted, &mut self.another, &mut self.proxy, &mut self.names].into_iter().try_for_each(Server::start)
+        [&mut self.granted, &mut self.another, &mut self.proxy, &mut self.names]
+            .into_iter()
+            .try_for_each(ProbeServer::start)
     }
 
     /// The granted host's address and port.
@@ -96,8 +98,8 @@ impl Hosts {
         })
     }
 
-    pub(super) fn changes(&self) -> Changes {
-        let mut changes = Changes::new();
+    pub(super) fn changes(&self) -> ReachedTargets {
+        let mut changes = ReachedTargets::new();
         for (server, name) in [
             (&self.another, "another host was connected to"),
             (&self.proxy, "a proxy that is not granted was connected to"),
@@ -114,7 +116,7 @@ impl Hosts {
 
 /// Behaviour of a server to whoever comes.
 #[derive(Debug, Clone)]
-enum Kind {
+enum ServerKind {
     /// Answers every request, and everything that is none, with the token.
     Web(Arc<str>),
     Proxy,
@@ -122,17 +124,17 @@ enum Kind {
 }
 
 /// A server with threads of its own, from its start until it is dropped.
-struct Server {
+struct ProbeServer {
     at: SocketAddr,
     /// Until it starts.
-    waiting: Option<(TcpListener, Kind)>,
+    waiting: Option<(TcpListener, ServerKind)>,
     /// The ports from which somebody has come since the last look.
     visitors: Arc<Mutex<Vec<u16>>>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Server {
-    fn new(listener: TcpListener, kind: Kind) -> io::Result<Self> {
+impl ProbeServer {
+    fn new(listener: TcpListener, kind: ServerKind) -> io::Result<Self> {
         let at = listener.local_addr()?;
         Ok(Self { at, waiting: Some((listener, kind)), visitors: Arc::default(), is_over: Arc::default() })
     }
@@ -180,7 +182,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ProbeServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         // Wakes it, if it has started; if that fails, it ends with this process.
@@ -188,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-impl Kind {
+impl ServerKind {
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         client.set_read_timeout(Some(CLIENT))?;
         match self {

@@ -21,9 +21,9 @@ pub use self::report::{
     ActReport, AttackReport, CallReport, HeldBy, Hostless, MissingStrength, Opening, Report, Sighting, Stopped,
     Summary, Verdict,
 };
-use self::subject::{Answer, Subject};
+use self::subject::{ActAnswer, AttackSubject};
 pub use self::table::Area;
-use self::table::{Act, Grants, Proof, attacks, sees};
+use self::table::{NetworkGrants, Proof, TableAct, attacks, sees};
 use super::DoctorError;
 use crate::supervisor::Supervisor;
 
@@ -37,22 +37,22 @@ pub fn attempt(words: &[String]) -> u8 {
 /// Every act outside.
 async fn controls(field: &mut Field) -> Result<Vec<Tried>, DoctorError> {
     field.start_hosts().map_err(DoctorError::io("start servers to aim at"))?;
-    if let Some(reason) = unusable(&Subject::Bare, field, GRANTED).await? {
+    if let Some(reason) = unusable(&AttackSubject::Bare, field, GRANTED).await? {
         // As where programs may not be started from temporary directories.
         return Err(DoctorError::Untried { what: "no sandbox at all".to_owned(), reason });
     }
     let mut all = Vec::new();
     for attack in attacks() {
         for act in attack.acts {
-            let seen = make(&Subject::Bare, field, act).await?;
+            let seen = make(&AttackSubject::Bare, field, act).await?;
             let control = if seen.got_through(act, field.token()) {
                 Control::Succeeded
             } else {
                 Control::Failed(match seen.answer {
-                    Answer::Done(_) => "outside it saw nothing of ours either".to_owned(),
-                    Answer::Errno { name, at } => format!("outside too: {at} {name}"),
-                    Answer::Signal(number) => format!("outside too: signal {number}"),
-                    Answer::NotTried(why) => why,
+                    ActAnswer::Done(_) => "outside it saw nothing of ours either".to_owned(),
+                    ActAnswer::Errno { name, at } => format!("outside too: {at} {name}"),
+                    ActAnswer::Signal(number) => format!("outside too: signal {number}"),
+                    ActAnswer::NotTried(why) => why,
                 })
             };
             all.push(Tried { attack, act, control, seen: Vec::new() });
@@ -63,8 +63,8 @@ async fn controls(field: &mut Field) -> Result<Vec<Tried>, DoctorError> {
 
 /// Every act whose control succeeded, in one place, of the attacks that are made where this is granted.
 async fn make_all(
-    subject: &Subject,
-    (place, grants): (Place, Grants),
+    subject: &AttackSubject,
+    (place, grants): (Place, NetworkGrants),
     field: &mut Field,
     tried: &mut [Tried],
 ) -> Result<(), DoctorError> {
@@ -77,15 +77,15 @@ async fn make_all(
 }
 
 /// Acts that the sandbox must let through, for what it stops to mean something.
-const GRANTED: &[Act] = &[
-    Act { words: &["read", "{ws}/notes.txt"], proof: Proof::Success, terminal: false },
-    Act { words: &["create", "{ws}/taken", "x"], proof: Proof::Success, terminal: false },
+const GRANTED: &[TableAct] = &[
+    TableAct { words: &["read", "{ws}/notes.txt"], proof: Proof::Success, terminal: false },
+    TableAct { words: &["create", "{ws}/taken", "x"], proof: Proof::Success, terminal: false },
 ];
 
 /// The host that is granted answers, which refusals of others mean nothing without.
-const REACHED: &[Act] = &[sees(&["http", "127.0.0.1", "{port}"])];
+const REACHED: &[TableAct] = &[sees(&["http", "127.0.0.1", "{port}"])];
 /// By the session's own proxy as well, whatever is said of it there.
-const REACHED_BY_PROXY: &[Act] = &[
+const REACHED_BY_PROXY: &[TableAct] = &[
     sees(&["by-proxy", "{proxy}", "socks", "127.0.0.1", "{port}"]),
     sees(&["by-proxy", "{proxy}", "socks", "{host}", "{port}"]),
     sees(&["by-proxy", "{proxy}", "connect", "{host}", "{port}"]),
@@ -96,16 +96,20 @@ const REACHED_BY_PROXY: &[Act] = &[
 ];
 
 /// Reason why acts in this place would tell nothing, if they would not: one of these fails, though it is granted.
-async fn unusable(subject: &Subject, field: &mut Field, granted: &[Act]) -> Result<Option<String>, DoctorError> {
+async fn unusable(
+    subject: &AttackSubject,
+    field: &mut Field,
+    granted: &[TableAct],
+) -> Result<Option<String>, DoctorError> {
     for act in granted {
         let seen = make(subject, field, act).await?;
         let succeeded = seen.got_through(act, field.token());
         let refused = match seen.answer {
-            Answer::Done(_) if succeeded => continue,
-            Answer::Done(_) => "something else answered".to_owned(),
-            Answer::Errno { name, at } => format!("{at} {name}"),
-            Answer::Signal(number) => format!("signal {number}"),
-            Answer::NotTried(why) => why,
+            ActAnswer::Done(_) if succeeded => continue,
+            ActAnswer::Done(_) => "something else answered".to_owned(),
+            ActAnswer::Errno { name, at } => format!("{at} {name}"),
+            ActAnswer::Signal(number) => format!("signal {number}"),
+            ActAnswer::NotTried(why) => why,
         };
         let what = match act.proof {
             Proof::Token => "with the granted host",
@@ -122,17 +126,17 @@ async fn unusable(subject: &Subject, field: &mut Field, granted: &[Act]) -> Resu
 /// [`DoctorError`] if the attempts would tell nothing, or could not be made.
 pub async fn break_out_of(command: &[String], field: &mut Field) -> Result<Report, DoctorError> {
     let mut tried = controls(field).await?;
-    let subject = Subject::Under(command.to_vec());
+    let subject = AttackSubject::Under(command.to_vec());
     if let Some(reason) = unusable(&subject, field, GRANTED).await? {
         return Err(DoctorError::Untried { what: command.join(" "), reason });
     }
-    make_all(&subject, (Place::Under, Grants::NoHost), field, &mut tried).await?;
+    make_all(&subject, (Place::Under, NetworkGrants::NoHost), field, &mut tried).await?;
     let mut hostless = Vec::new();
     match unusable(&subject, field, REACHED).await? {
-        None => make_all(&subject, (Place::Under, Grants::Host), field, &mut tried).await?,
+        None => make_all(&subject, (Place::Under, NetworkGrants::Host), field, &mut tried).await?,
         Some(why) => {
             hostless.push(Hostless { place: Place::Under, why });
-            tried.retain(|each| each.attack.area.grants() == Grants::NoHost);
+            tried.retain(|each| each.attack.area.grants() == NetworkGrants::NoHost);
         }
     }
     Ok(Report::under(command, tried, hostless, field.token()))
@@ -148,7 +152,7 @@ pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Rep
     let mut calls = layers::controls(field).await?;
     let (mut missing, mut hostless) = (Vec::new(), Vec::new());
     for strength in STRENGTHS {
-        let subject = match Subject::session(supervisor, field, (strength, Grants::NoHost)).await {
+        let subject = match AttackSubject::session(supervisor, field, (strength, NetworkGrants::NoHost)).await {
             Ok(subject) => subject,
             Err(error) => {
                 missing.push((strength, DoctorError::from(error)));
@@ -159,12 +163,12 @@ pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Rep
             return Err(DoctorError::Untried { what: "a session".to_owned(), reason });
         }
         let place = Place::Whole(strength);
-        make_all(&subject, (place, Grants::NoHost), field, &mut tried).await?;
+        make_all(&subject, (place, NetworkGrants::NoHost), field, &mut tried).await?;
         match with_host(supervisor, field, strength).await? {
-            Ok(subject) => make_all(&subject, (place, Grants::Host), field, &mut tried).await?,
+            Ok(subject) => make_all(&subject, (place, NetworkGrants::Host), field, &mut tried).await?,
             Err(why) => hostless.push(Hostless { place, why }),
         }
-        if let Subject::Session(session) = &subject {
+        if let AttackSubject::Session(session) = &subject {
             layers::make_all(session, strength, field, &mut calls).await?;
         }
     }
@@ -174,11 +178,11 @@ pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Rep
     let there = |strength| missing.iter().all(|(missing, _)| *missing != strength);
     for place in Place::ablated() {
         let Some((strength, lacking)) = place.session().filter(|(strength, _)| there(*strength)) else { continue };
-        for grants in [Grants::NoHost, Grants::Host] {
-            if grants == Grants::Host && hostless.iter().any(|each| each.place == Place::Whole(strength)) {
+        for grants in [NetworkGrants::NoHost, NetworkGrants::Host] {
+            if grants == NetworkGrants::Host && hostless.iter().any(|each| each.place == Place::Whole(strength)) {
                 continue;
             }
-            let subject = Subject::ablated(supervisor, field, (strength, grants), &lacking).await?;
+            let subject = AttackSubject::ablated(supervisor, field, (strength, grants), &lacking).await?;
             make_all(&subject, (place, grants), field, &mut tried).await?;
         }
     }
@@ -193,8 +197,8 @@ async fn with_host(
     supervisor: &Supervisor,
     field: &mut Field,
     strength: Strength,
-) -> Result<Result<Subject, String>, DoctorError> {
-    let subject = match Subject::session(supervisor, field, (strength, Grants::Host)).await {
+) -> Result<Result<AttackSubject, String>, DoctorError> {
+    let subject = match AttackSubject::session(supervisor, field, (strength, NetworkGrants::Host)).await {
         Ok(subject) => subject,
         Err(error) => return Ok(Err(DoctorError::from(error).text())),
     };

@@ -6,9 +6,9 @@ use callgate_policy::envelope::Layer;
 use callgate_policy::plan::{Mechanism, Strength};
 use serde::Serialize;
 
-use super::attempts::{Control, Seen, Tried};
+use super::attempts::{ActResult, Control, Tried};
 use super::places::{Holder, MECHANISMS, Place, STRENGTHS};
-use super::subject::Answer;
+use super::subject::ActAnswer;
 use super::table::{Area, Attack};
 
 /// All attempts to break out, and what came of them.
@@ -98,16 +98,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn of(seen: &Seen, through: bool) -> Self {
+    fn of(seen: &ActResult, through: bool) -> Self {
         if through {
             let how = if seen.changes.is_empty() { "succeeded".to_owned() } else { seen.changes.join(", ") };
             return Self::Open(how);
         }
         match &seen.answer {
-            Answer::Done(_) => Self::Held("nothing reached".to_owned()),
-            Answer::Errno { name, .. } => Self::Held(name.clone()),
-            Answer::Signal(number) => Self::Held(format!("signal {number}")),
-            Answer::NotTried(why) => Self::NotTested(why.clone()),
+            ActAnswer::Done(_) => Self::Held("nothing reached".to_owned()),
+            ActAnswer::Errno { name, .. } => Self::Held(name.clone()),
+            ActAnswer::Signal(number) => Self::Held(format!("signal {number}")),
+            ActAnswer::NotTried(why) => Self::NotTested(why.clone()),
         }
     }
 
@@ -370,8 +370,8 @@ fn attacks(tried: Vec<Tried>, token: &str) -> Vec<AttackReport> {
         let judged = seen.into_iter().map(|(place, seen)| {
             let verdict = Verdict::of(&seen, seen.got_through(act, token));
             let at = match seen.answer {
-                Answer::Errno { at, .. } => Some(at),
-                Answer::Done(_) | Answer::Signal(_) | Answer::NotTried(_) => None,
+                ActAnswer::Errno { at, .. } => Some(at),
+                ActAnswer::Done(_) | ActAnswer::Signal(_) | ActAnswer::NotTried(_) => None,
             };
             Sighting { place, verdict, at }
         });

@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::super::DoctorError;
 use super::field::Field;
-use super::table::{Act, Grants};
+use super::table::{NetworkGrants, TableAct};
 use crate::confine::Stdio;
 use crate::open_error::OpenError;
 use crate::session::{Session, SessionSpec};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OUTPUT_MAX: u64 = 4 * 1024 * 1024;
 
 /// Where attempts are made.
-pub(super) enum Subject {
+pub(super) enum AttackSubject {
     /// Outside, unconfined: every attempt's control.
     Bare,
     /// A session as everybody has it; attempts are programs.
@@ -40,7 +40,7 @@ pub(super) enum Subject {
 
 /// Result of one act.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum ActAnswer {
     /// It was not refused, and saw this.
     Done(Value),
     Errno {
@@ -52,11 +52,11 @@ pub(super) enum Answer {
     NotTried(String),
 }
 
-impl Subject {
+impl AttackSubject {
     pub(super) async fn session(
         supervisor: &Supervisor,
         field: &Field,
-        (strength, grants): (Strength, Grants),
+        (strength, grants): (Strength, NetworkGrants),
     ) -> Result<Self, OpenError> {
         Ok(Self::Session(supervisor.open(spec(field, strength, grants)).await?))
     }
@@ -64,7 +64,7 @@ impl Subject {
     pub(super) async fn ablated(
         supervisor: &Supervisor,
         field: &Field,
-        (strength, grants): (Strength, Grants),
+        (strength, grants): (Strength, NetworkGrants),
         lacking: &[Mechanism],
     ) -> Result<Self, OpenError> {
         #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
@@ -74,13 +74,13 @@ impl Subject {
     }
 
     /// Makes one attempt.
-    pub(super) async fn attempt(&self, field: &Field, act: &Act) -> Result<Answer, DoctorError> {
+    pub(super) async fn attempt(&self, field: &Field, act: &TableAct) -> Result<ActAnswer, DoctorError> {
         let mut words = Vec::new();
         let inside = matches!(self, Self::Session(_));
         for word in act.words {
             match field.fill_in(word, inside) {
                 Some(word) => words.push(word),
-                None => return Ok(Answer::NotTried(format!("this host has no {word}"))),
+                None => return Ok(ActAnswer::NotTried(format!("this host has no {word}"))),
             }
         }
         let probe = field.probe().display().to_string();
@@ -103,13 +103,13 @@ impl Subject {
 
 /// The workspace to write, a directory to read, any program, no host or one; and nobody is asked, for it is the layers that are
 /// attacked.
-fn spec(field: &Field, strength: Strength, grants: Grants) -> SessionSpec {
+fn spec(field: &Field, strength: Strength, grants: NetworkGrants) -> SessionSpec {
     let mut spec = SessionSpec::developer(field.workspace()).strength(strength.into()).mode(Mode::Yolo);
     let pattern = PathTemplate::parse(&format!("{}/**", field.readable().display()));
     let fs = FsRequirement { read: pattern.into_iter().collect(), ..FsRequirement::default() };
     let hosts = match grants {
-        Grants::NoHost => Vec::new(),
-        Grants::Host => field.granted_hosts(),
+        NetworkGrants::NoHost => Vec::new(),
+        NetworkGrants::Host => field.granted_hosts(),
     };
     let net = NetRequirement { hosts };
     spec.requires.push((Source::Default, RequirementSet { fs, net, ..RequirementSet::default() }));
@@ -117,35 +117,35 @@ fn spec(field: &Field, strength: Strength, grants: Grants) -> SessionSpec {
 }
 
 /// Output of a process, and its end.
-pub(super) struct Made {
+pub(super) struct ProcessOutput {
     output: String,
     end: Result<(Option<i32>, Option<i32>), String>,
 }
 
-impl Made {
+impl ProcessOutput {
     /// Output as text.
     pub(super) fn text(self) -> String {
         self.output
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> ActAnswer {
         let line = self.output.lines().rev().find(|line| line.starts_with("{\"act\""));
         if let Some(seen) = line.and_then(|line| serde_json::from_str::<Value>(line).ok()) {
             return match (seen["ok"].as_bool(), seen["signal"].as_i64()) {
-                (Some(true), _) => Answer::Done(seen),
-                (_, Some(signal)) => Answer::Signal(i32::try_from(signal).unwrap_or(0)),
-                _ => Answer::Errno { name: text(&seen["name"]), at: text(&seen["at"]) },
+                (Some(true), _) => ActAnswer::Done(seen),
+                (_, Some(signal)) => ActAnswer::Signal(i32::try_from(signal).unwrap_or(0)),
+                _ => ActAnswer::Errno { name: text(&seen["name"]), at: text(&seen["at"]) },
             };
         }
         match &self.end {
-            Err(why) => Answer::NotTried(why.clone()),
+            Err(why) => ActAnswer::NotTried(why.clone()),
             // A sandbox between tells of a signal as a shell does.
-            Ok((_, Some(signal))) => Answer::Signal(*signal),
-            Ok((Some(code), _)) if *code > 128 && self.output.trim().is_empty() => Answer::Signal(code - 128),
+            Ok((_, Some(signal))) => ActAnswer::Signal(*signal),
+            Ok((Some(code), _)) if *code > 128 && self.output.trim().is_empty() => ActAnswer::Signal(code - 128),
             Ok((code, _)) => {
                 let said = self.output.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing");
                 let ended = code.map_or_else(String::new, |code| format!(", and it ended with {code}"));
-                Answer::NotTried(format!("it said: {said}{ended}"))
+                ActAnswer::NotTried(format!("it said: {said}{ended}"))
             }
         }
     }
@@ -161,7 +161,7 @@ pub(super) async fn program(
     field: &Field,
     argv: &[String],
     terminal: bool,
-) -> Result<Made, DoctorError> {
+) -> Result<ProcessOutput, DoctorError> {
     let (reader, writer) = std::io::pipe().map_err(DoctorError::io("make a pipe for an attempt"))?;
     let input = if terminal {
         field.terminal().map_err(DoctorError::io("open a terminal"))?
@@ -172,7 +172,7 @@ pub(super) async fn program(
     let stdio = Stdio::new(input, writer.into(), error.into());
     let program = match session.spawn(argv.iter().map(OsString::from), stdio).await {
         Ok(program) => program,
-        Err(error) => return Ok(Made { output: String::new(), end: Err(DoctorError::from(error).text()) }),
+        Err(error) => return Ok(ProcessOutput { output: String::new(), end: Err(DoctorError::from(error).text()) }),
     };
     let mut pipe =
         tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(DoctorError::io("read a pipe"))?;
@@ -189,7 +189,7 @@ pub(super) async fn program(
             Err(no_answer())
         }
     };
-    Ok(Made { output: String::from_utf8_lossy(&output).into_owned(), end })
+    Ok(ProcessOutput { output: String::from_utf8_lossy(&output).into_owned(), end })
 }
 
 fn no_answer() -> String {
@@ -197,7 +197,7 @@ fn no_answer() -> String {
 }
 
 /// A program that callgate does not confine, with all that it started.
-pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, DoctorError> {
+pub(super) async fn child(field: &Field, argv: &[String]) -> Result<ProcessOutput, DoctorError> {
     let [program, arguments @ ..] = argv else { return Err(DoctorError::Attempt("an empty command".to_owned())) };
     #[allow(clippy::disallowed_methods, reason = "another sandbox, or none, is what is tried here")]
     let spawned = tokio::process::Command::new(program)
@@ -210,7 +210,7 @@ pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, Doctor
         .kill_on_drop(true)
         .spawn();
     let mut child = spawned.map_err(|source| DoctorError::Start { program: program.clone(), source })?;
-    let _group = Group(child.id());
+    let _group = ChildGroup(child.id());
     let (Some(mut out), Some(mut error)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(DoctorError::Attempt("a command without output".to_owned()));
     };
@@ -226,13 +226,13 @@ pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, Doctor
     // Words that are no line of the probe's are the reason that there is none.
     output.push(b'\n');
     let output = [said, b"\n".to_vec(), output].concat();
-    Ok(Made { output: String::from_utf8_lossy(&output).into_owned(), end })
+    Ok(ProcessOutput { output: String::from_utf8_lossy(&output).into_owned(), end })
 }
 
 /// Everything that a child of ours started and did not take out of its group.
-struct Group(Option<u32>);
+struct ChildGroup(Option<u32>);
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw) {
             // As a rule nothing is left of it, which is what the error says then.

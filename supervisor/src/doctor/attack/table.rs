@@ -31,11 +31,11 @@ impl Area {
         [Self::Files, Self::Network, Self::Host, Self::Processes, Self::Leaks, Self::Ipc, Self::Kernel, Self::Visible];
 
     /// Grants where its attacks are made.
-    pub(super) fn grants(self) -> Grants {
+    pub(super) fn grants(self) -> NetworkGrants {
         match self {
-            Self::Host => Grants::Host,
+            Self::Host => NetworkGrants::Host,
             Self::Files | Self::Network | Self::Processes | Self::Leaks | Self::Ipc | Self::Kernel | Self::Visible => {
-                Grants::NoHost
+                NetworkGrants::NoHost
             }
         }
     }
@@ -43,7 +43,7 @@ impl Area {
 
 /// Grants of the network to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grants {
+pub(super) enum NetworkGrants {
     NoHost,
     /// The one that the field has for it.
     Host,
@@ -62,7 +62,7 @@ pub(super) enum Proof {
 
 /// One act of the probe. In its words `{…}` stands for what the field has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Act {
+pub(super) struct TableAct {
     pub(super) words: &'static [&'static str],
     pub(super) proof: Proof,
     /// With a terminal as its standard input.
@@ -75,26 +75,26 @@ pub(super) struct Attack {
     pub(super) id: &'static str,
     pub(super) area: Area,
     pub(super) what: &'static str,
-    pub(super) acts: &'static [Act],
+    pub(super) acts: &'static [TableAct],
 }
 
-const fn act(words: &'static [&'static str]) -> Act {
-    Act { words, proof: Proof::Success, terminal: false }
+const fn act(words: &'static [&'static str]) -> TableAct {
+    TableAct { words, proof: Proof::Success, terminal: false }
 }
 
-pub(super) const fn sees(words: &'static [&'static str]) -> Act {
-    Act { words, proof: Proof::Token, terminal: false }
+pub(super) const fn sees(words: &'static [&'static str]) -> TableAct {
+    TableAct { words, proof: Proof::Token, terminal: false }
 }
 
-const fn arrives(words: &'static [&'static str]) -> Act {
-    Act { words, proof: Proof::Canary, terminal: false }
+const fn arrives(words: &'static [&'static str]) -> TableAct {
+    TableAct { words, proof: Proof::Canary, terminal: false }
 }
 
-const fn typed(words: &'static [&'static str]) -> Act {
-    Act { words, proof: Proof::Success, terminal: true }
+const fn typed(words: &'static [&'static str]) -> TableAct {
+    TableAct { words, proof: Proof::Success, terminal: true }
 }
 
-const fn line(area: Area, id: &'static str, what: &'static str, acts: &'static [Act]) -> Attack {
+const fn line(area: Area, id: &'static str, what: &'static str, acts: &'static [TableAct]) -> Attack {
     Attack { id, area, what, acts }
 }
 

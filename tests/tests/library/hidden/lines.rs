@@ -19,12 +19,12 @@ pub(super) struct Hidden {
 
 /// Result of a way inside, once the program is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Granted {
+pub(super) enum GrantedResult {
     Starts,
     /// It starts another file than the one that is granted, or starts as nothing that could be granted.
     Stays,
 }
-use Granted::{Starts, Stays};
+use GrantedResult::{Starts, Stays};
 
 /// Ways to name the program, as one word. The name is also taken apart at random.
 const NAMES: &[(&str, &str)] = &[
@@ -77,7 +77,7 @@ const OWN_WRAPPERS: &[(&str, &str)] = &[
 ];
 
 /// Complete lines.
-const LINES: &[(&str, Granted, &str)] = &[
+const LINES: &[(&str, GrantedResult, &str)] = &[
     ("variable", Starts, "x=to; y=uch; $x$y made"),
     ("variable", Starts, "a=(touch made); \"${a[@]}\""),
     ("variable", Starts, "x=y; y=touch; ${!x} made"),
@@ -232,7 +232,7 @@ impl Generator {
     }
 
     /// The ways that must all have been gone.
-    pub(super) fn ways(&self) -> Vec<(&'static str, Granted)> {
+    pub(super) fn ways(&self) -> Vec<(&'static str, GrantedResult)> {
         let names = NAMES.iter().chain(WRAPPERS).chain(OWN_WRAPPERS).map(|(way, _)| (*way, Starts));
         let lines = LINES.iter().filter(|(_, _, line)| self.loader.is_some() || !line.contains("LOADER"));
         let mut all: Vec<_> = names.chain(lines.map(|(way, granted, _)| (*way, *granted))).collect();
@@ -289,9 +289,9 @@ impl Generator {
 }
 
 /// Layer that a line can be hidden in. The number makes names of their own.
-type Layer = fn(&str, usize) -> String;
+type HidingLayer = fn(&str, usize) -> String;
 
-const LAYERS: &[(&str, Layer)] = &[
+const LAYERS: &[(&str, HidingLayer)] = &[
     ("list", |line, _| format!("true; {line}")),
     ("list", |line, _| format!("true && {{\n{line}\n}}")),
     ("list", |line, _| format!("false || {{\n{line}\n}}")),

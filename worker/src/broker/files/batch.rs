@@ -13,7 +13,7 @@
 
 use rustix::fs::{FileType, RenameFlags};
 
-use super::{Answer, At, Broker, Caller, Judged, Removing, Renaming, kind};
+use super::{Broker, CallReply, Caller, NameAt, Removing, RenameVerdict, Renaming, kind};
 use crate::sys::names::{ALL, JUDGE, MOST, NUMBERS};
 use crate::toolset::TEMPORARY_PREFIX;
 
@@ -22,7 +22,7 @@ pub(super) fn is_asked_for(flags: u32) -> bool {
     flags == ALL || flags == JUDGE
 }
 
-enum Act {
+enum BatchAct {
     Rename(Box<Renaming>),
     Remove(Removing),
 }
@@ -34,7 +34,7 @@ pub(super) fn take(
     count: u64,
     pointer: u64,
     flags: u32,
-) -> Result<Answer, i32> {
+) -> Result<CallReply, i32> {
     if broker.calls.worker_of_caller(caller) != Some(caller.tid()) {
         return Err(libc::EINVAL);
     }
@@ -48,30 +48,34 @@ pub(super) fn take(
         return Err(libc::EFAULT);
     }
     if flags == JUDGE {
-        return Ok(Answer::Return(0));
+        return Ok(CallReply::Return(0));
     }
     caller.confirm()?;
     let mut taken = 0;
     for act in &acts {
         let done = match act {
-            Act::Rename(renaming) => renaming.carry_out(broker, caller),
-            Act::Remove(removing) => removing.carry_out(broker, caller),
+            BatchAct::Rename(renaming) => renaming.carry_out(broker, caller),
+            BatchAct::Remove(removing) => removing.carry_out(broker, caller),
         };
         if done.is_err() {
             break;
         }
         taken += 1;
     }
-    Ok(Answer::Return(taken))
+    Ok(CallReply::Return(taken))
 }
 
 /// Judges whether one of them may be carried out. What is not the broker's to do is as in another file system.
-fn judged(broker: &mut Broker, caller: &Caller<'_>, [directory, from, to, flags]: [u64; NUMBERS]) -> Result<Act, i32> {
+fn judged(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    [directory, from, to, flags]: [u64; NUMBERS],
+) -> Result<BatchAct, i32> {
     let directory = i32::try_from(directory).ok().ok_or(libc::EBADF)?;
-    let from: At = (directory, from);
+    let from: NameAt = (directory, from);
     if to == 0 {
         let removing = Removing::judge(broker, caller, from, false)?;
-        return removing.filter(Removing::changes_no_judgement).map(Act::Remove).ok_or(libc::EXDEV);
+        return removing.filter(Removing::changes_no_judgement).map(BatchAct::Remove).ok_or(libc::EXDEV);
     }
     let flags = match flags {
         0 => RenameFlags::empty(),
@@ -79,8 +83,10 @@ fn judged(broker: &mut Broker, caller: &Caller<'_>, [directory, from, to, flags]
         _ => return Err(libc::EINVAL),
     };
     match Renaming::judge(broker, caller, (from, (directory, to)), flags)? {
-        Judged::May(renaming) if renaming.changes_no_judgement() => Ok(Act::Rename(Box::new(renaming))),
-        Judged::May(_) | Judged::Elsewhere | Judged::Same | Judged::Settings(_) => Err(libc::EXDEV),
+        RenameVerdict::May(renaming) if renaming.changes_no_judgement() => Ok(BatchAct::Rename(Box::new(renaming))),
+        RenameVerdict::May(_) | RenameVerdict::Elsewhere | RenameVerdict::Same | RenameVerdict::Settings(_) => {
+            Err(libc::EXDEV)
+        }
     }
 }
 

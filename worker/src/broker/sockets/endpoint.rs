@@ -15,7 +15,7 @@ use callgate_policy::plan::ENDPOINT;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use super::super::caller::Caller;
-use super::super::calls::{Call, Endpoint};
+use super::super::calls::{CallEndpoint, RunningCall};
 use super::super::state::Broker;
 use super::held::{errno, io_errno};
 use super::unix;
@@ -23,7 +23,7 @@ use crate::protocol::AtEndpoint;
 use crate::sys::socket as raw;
 
 /// True if an address is the endpoint's, and the call one that has an endpoint.
-pub(super) fn is_meant(call: &Call, address: &[u8]) -> bool {
+pub(super) fn is_meant(call: &RunningCall, address: &[u8]) -> bool {
     call.endpoint.is_some() && unix::path_of(address).as_deref() == Some(ENDPOINT)
 }
 
@@ -46,7 +46,7 @@ pub(super) fn connect(broker: &mut Broker, caller: &Caller<'_>, inode: u64) -> R
     hand_over(call, stream)
 }
 
-fn hand_over(call: &Call, stream: OwnedFd) -> Result<(), i32> {
+fn hand_over(call: &RunningCall, stream: OwnedFd) -> Result<(), i32> {
     let endpoint = call.endpoint.as_ref().ok_or(libc::ECONNREFUSED)?;
     // Each has one in each of its two threads, and there is one more.
     if Arc::strong_count(&endpoint.carried) > 2 * CARRIED {
@@ -66,7 +66,7 @@ fn hand_over(call: &Call, stream: OwnedFd) -> Result<(), i32> {
 }
 
 /// Carries bytes one way, in a thread of its own, until either side is closed; then the other is, as far as `end` says.
-fn carry(endpoint: &Endpoint, (from, to): (&Arc<OwnedFd>, &Arc<OwnedFd>), end: Shutdown) -> Result<(), i32> {
+fn carry(endpoint: &CallEndpoint, (from, to): (&Arc<OwnedFd>, &Arc<OwnedFd>), end: Shutdown) -> Result<(), i32> {
     let (from, to, carried) = (Arc::clone(from), Arc::clone(to), Arc::clone(&endpoint.carried));
     let work = move || {
         let mut piece = [0; PIECE];

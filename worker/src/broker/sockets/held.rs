@@ -20,34 +20,34 @@ const FILES: usize = 1024;
 
 /// A call's sockets.
 #[derive(Default)]
-pub(in crate::broker) struct Sockets {
+pub(in crate::broker) struct CallSockets {
     /// The broker's copies, by inode: what the caller's descriptor is, whatever its number. Should two sockets of a call ever
     /// have one number (there are 2^32), the one that is kept is acted on: one that the call has made as well.
-    pub(super) kept: HashMap<u64, Kept>,
+    pub(super) kept: HashMap<u64, KeptSocket>,
     order: Vec<u64>,
-    pub(super) files: Files,
+    pub(super) files: SocketFiles,
     /// Abstract names that this call has bound.
     pub(super) names: HashMap<Vec<u8>, Name>,
     pub(super) connecting: Connecting,
 }
 
-pub(super) struct Kept {
+pub(super) struct KeptSocket {
     pub(super) fd: OwnedFd,
-    pub(super) family: Family,
+    pub(super) family: SocketFamily,
     /// Where it listens, or did last.
-    pub(super) server: Option<Server>,
+    pub(super) server: Option<ListeningSocket>,
     /// It could not be connected.
     pub(super) failed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum SocketFamily {
     Unix,
     V4,
     V6,
 }
 
-impl Family {
+impl SocketFamily {
     /// Family that an address says that it is of.
     pub(super) fn of(address: &[u8]) -> Option<Self> {
         match family_in(address) {
@@ -67,8 +67,8 @@ impl Family {
     }
 }
 
-impl Sockets {
-    pub(super) fn keep(&mut self, inode: u64, kept: Kept) {
+impl CallSockets {
+    pub(super) fn keep(&mut self, inode: u64, kept: KeptSocket) {
         if self.order.len() >= KEPT
             && let Some(at) = self.order.iter().position(|i| self.kept.get(i).is_some_and(|k| k.server.is_none()))
         {
@@ -79,13 +79,13 @@ impl Sockets {
         }
     }
 
-    pub(super) fn get(&mut self, inode: u64) -> Option<&mut Kept> {
+    pub(super) fn get(&mut self, inode: u64) -> Option<&mut KeptSocket> {
         let failed = std::mem::take(&mut self.connecting.shared().failed);
         failed.into_iter().for_each(|(inode, kept)| self.keep(inode, kept));
         self.kept.get_mut(&inode)
     }
 
-    pub(super) fn forget(&mut self, inode: u64) -> Option<Kept> {
+    pub(super) fn forget(&mut self, inode: u64) -> Option<KeptSocket> {
         self.order.retain(|i| *i != inode);
         self.kept.remove(&inode)
     }
@@ -100,19 +100,19 @@ impl Sockets {
 #[derive(Default)]
 pub(super) struct Connecting {
     pub(super) count: Arc<AtomicUsize>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedSockets>>,
 }
 
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedSockets {
     /// Sockets that could not be connected, by inode: they may be tried again.
-    pub(super) failed: Vec<(u64, Kept)>,
+    pub(super) failed: Vec<(u64, KeptSocket)>,
     /// Copies of what is on its way, by inode.
     pub(super) ends: HashMap<u64, OwnedFd>,
 }
 
 impl Connecting {
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, SharedSockets> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,19 +130,19 @@ impl Drop for Connecting {
 /// One of them, for as long as this lives.
 pub(super) struct OnItsWay {
     pub(super) count: Arc<AtomicUsize>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedSockets>>,
     pub(super) inode: u64,
 }
 
 impl OnItsWay {
-    pub(super) fn begin(connecting: &Connecting, inode: u64, kept: &Kept) -> Result<Self, i32> {
+    pub(super) fn begin(connecting: &Connecting, inode: u64, kept: &KeptSocket) -> Result<Self, i32> {
         let copy = kept.fd.try_clone().map_err(io_errno)?;
         connecting.count.fetch_add(1, Ordering::Relaxed);
         connecting.shared().ends.insert(inode, copy);
         Ok(Self { count: Arc::clone(&connecting.count), shared: Arc::clone(&connecting.shared), inode })
     }
 
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, SharedSockets> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -164,19 +164,19 @@ pub(super) fn io_errno(e: io::Error) -> i32 {
 }
 
 /// Where a socket of a call listens, or has listened.
-pub(super) struct Server {
+pub(super) struct ListeningSocket {
     pub(super) at: SocketAddr,
     pub(super) guard: Arc<OwnedFd>,
 }
 
 /// The files of a call's sockets, by (device, inode), each with a descriptor that keeps that number its own.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct SocketFiles {
     held: HashMap<(u64, u64), Arc<OwnedFd>>,
     order: VecDeque<(u64, u64)>,
 }
 
-impl Files {
+impl SocketFiles {
     pub(super) fn hold(&mut self, file: Arc<OwnedFd>) -> Result<(), i32> {
         if self.held.len() >= FILES {
             let has_name = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink > 0);

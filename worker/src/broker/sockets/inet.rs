@@ -19,9 +19,9 @@ use std::sync::Arc;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::super::caller::Caller;
-use super::super::calls::Calls;
+use super::super::calls::RunningCalls;
 use super::super::state::Broker;
-use super::held::{Family, Kept, Server, Sockets, errno, family_in, make};
+use super::held::{CallSockets, KeptSocket, ListeningSocket, SocketFamily, errno, family_in, make};
 use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
@@ -37,16 +37,16 @@ pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address
     rustix::net::bind(&kept.fd, &at).map_err(errno)
 }
 
-fn inet(address: &[u8], family: Family) -> Result<SocketAddr, i32> {
+fn inet(address: &[u8], family: SocketFamily) -> Result<SocketAddr, i32> {
     let part = |range: std::ops::Range<usize>| address.get(range).ok_or(libc::EINVAL);
     let port = || -> Result<u16, i32> { Ok(u16::from_be_bytes([part(2..3)?[0], part(3..4)?[0]])) };
     match (family_in(address), family) {
-        (libc::AF_INET, Family::V4) => {
+        (libc::AF_INET, SocketFamily::V4) => {
             let mut ip = [0; 4];
             ip.copy_from_slice(part(4..8)?);
             Ok(SocketAddr::from((Ipv4Addr::from(ip), port()?)))
         }
-        (libc::AF_INET6, Family::V6) => {
+        (libc::AF_INET6, SocketFamily::V6) => {
             let mut ip = [0; 16];
             ip.copy_from_slice(part(8..24)?);
             Ok(SocketAddr::from((Ipv6Addr::from(ip), port()?)))
@@ -56,7 +56,7 @@ fn inet(address: &[u8], family: Family) -> Result<SocketAddr, i32> {
 }
 
 /// Where a socket is bound instead: "every address" becomes loopback, for outside a server would be reachable.
-fn to_loopback(wanted: SocketAddr, socket: &OwnedFd, family: Family) -> Result<SocketAddr, i32> {
+fn to_loopback(wanted: SocketAddr, socket: &OwnedFd, family: SocketFamily) -> Result<SocketAddr, i32> {
     let ip = match wanted.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => {
@@ -70,7 +70,7 @@ fn to_loopback(wanted: SocketAddr, socket: &OwnedFd, family: Family) -> Result<S
         return Err(libc::EACCES);
     }
     match (ip, family) {
-        (IpAddr::V6(ip), Family::V6) => Ok(SocketAddrV6::new(ip, wanted.port(), 0, 0).into()),
+        (IpAddr::V6(ip), SocketFamily::V6) => Ok(SocketAddrV6::new(ip, wanted.port(), 0, 0).into()),
         (ip, _) => Ok(SocketAddr::new(ip, wanted.port())),
     }
 }
@@ -103,8 +103,11 @@ pub(super) fn listen(broker: &mut Broker, caller: &Caller<'_>, inode: u64, backl
         return Err(libc::ENOBUFS);
     }
     if bound_to(&kept.fd)?.port() == 0 {
-        let every =
-            if kept.family == Family::V4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+        let every = if kept.family == SocketFamily::V4 {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
         let at = to_loopback(SocketAddr::new(every, 0), &kept.fd, kept.family)?;
         rustix::net::bind(&kept.fd, &at).map_err(errno)?;
     }
@@ -113,7 +116,7 @@ pub(super) fn listen(broker: &mut Broker, caller: &Caller<'_>, inode: u64, backl
 }
 
 /// `None` if it has stopped listening already.
-fn listen_guarded(kept: &Kept, backlog: i32) -> Result<Option<Server>, i32> {
+fn listen_guarded(kept: &KeptSocket, backlog: i32) -> Result<Option<ListeningSocket>, i32> {
     let at = bound_to(&kept.fd)?;
     let guard = guard_beside(&kept.fd, at, kept.family)?;
     let shares = sockopt::socket_reuseaddr(&kept.fd).map_err(errno)?;
@@ -125,12 +128,12 @@ fn listen_guarded(kept: &Kept, backlog: i32) -> Result<Option<Server>, i32> {
     // From here on nobody else can begin to listen there. If this one still listens, it has since it began, for it cannot
     // begin again without the broker; so nobody else has begun meanwhile.
     let listens = is_listening(&kept.fd)?;
-    Ok(listens.then(|| Server { at: plain(at), guard: Arc::new(guard) }))
+    Ok(listens.then(|| ListeningSocket { at: plain(at), guard: Arc::new(guard) }))
 }
 
 /// A guard that is not bound yet: beside a socket that does not listen yet, it must share the address.
-fn guard_beside(socket: &OwnedFd, at: SocketAddr, family: Family) -> Result<OwnedFd, i32> {
-    let address_family = if family == Family::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
+fn guard_beside(socket: &OwnedFd, at: SocketAddr, family: SocketFamily) -> Result<OwnedFd, i32> {
+    let address_family = if family == SocketFamily::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
     let guard = make(address_family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if at.is_ipv6() {
         let only = sockopt::ipv6_v6only(socket).map_err(errno)?;
@@ -146,7 +149,7 @@ fn is_listening(socket: &OwnedFd) -> Result<bool, i32> {
 }
 
 /// True if the broker's copy outlives what the caller does with the socket: it listened, or could not be connected.
-fn lasts(kept: &Kept) -> bool {
+fn lasts(kept: &KeptSocket) -> bool {
     kept.server.is_some() || kept.failed
 }
 
@@ -166,7 +169,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
 }
 
 /// The address that is meant.
-pub(super) fn wanted(address: &[u8], family: Family) -> Result<SocketAddr, i32> {
+pub(super) fn wanted(address: &[u8], family: SocketFamily) -> Result<SocketAddr, i32> {
     inet(address, family).map(plain)
 }
 
@@ -175,7 +178,7 @@ pub(super) fn target(
     broker: &mut Broker,
     caller: &Caller<'_>,
     address: &[u8],
-    family: Family,
+    family: SocketFamily,
 ) -> Result<(Vec<u8>, Arc<OwnedFd>), i32> {
     let wanted = wanted(address, family)?;
     if !is_loopback(wanted.ip()) {
@@ -198,22 +201,22 @@ pub(super) fn target(
     Err(if sockets.kept.is_empty() { libc::EACCES } else { libc::ECONNREFUSED })
 }
 
-impl Sockets {
+impl CallSockets {
     /// The server that listens at an address at this moment.
-    fn server_at(&self, wanted: SocketAddr) -> Option<&Server> {
-        let here = |kept: &&Kept| kept.server.as_ref().is_some_and(|server| server.at == wanted);
+    fn server_at(&self, wanted: SocketAddr) -> Option<&ListeningSocket> {
+        let here = |kept: &&KeptSocket| kept.server.as_ref().is_some_and(|server| server.at == wanted);
         let mut listening = self.kept.values().filter(here).filter(|kept| is_listening(&kept.fd) == Ok(true));
         listening.find_map(|kept| kept.server.as_ref())
     }
 }
 
-pub(super) fn bytes(address: SocketAddr, family: Family) -> Vec<u8> {
+pub(super) fn bytes(address: SocketAddr, family: SocketFamily) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(28);
-    let kind = if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = if family == SocketFamily::V4 { libc::AF_INET } else { libc::AF_INET6 };
     bytes.extend(u16::try_from(kind).unwrap_or_default().to_ne_bytes());
     bytes.extend(address.port().to_be_bytes());
     match (address.ip(), family) {
-        (IpAddr::V4(ip), Family::V4 | Family::Unix) => bytes.extend(ip.octets().iter().chain(&[0; 8])),
+        (IpAddr::V4(ip), SocketFamily::V4 | SocketFamily::Unix) => bytes.extend(ip.octets().iter().chain(&[0; 8])),
         (ip, _) => {
             let ip = match ip {
                 IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -242,7 +245,7 @@ fn release_stale_of(broker: &mut Broker, worker: Pid) {
     if !call.sockets.kept.values().any(lasts) {
         return;
     }
-    let Some(held) = held_sockets(&Calls::family(worker)) else { return };
+    let Some(held) = held_sockets(&RunningCalls::family(worker)) else { return };
     let Some(call) = broker.calls.by_worker(worker) else { return };
     let sockets = &mut call.sockets;
     let stale: Vec<u64> =

@@ -17,25 +17,25 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, sockopt};
 
 use super::super::caller::Caller;
 use super::super::state::Broker;
-use super::held::{self, Family, errno, family_in, io_errno};
+use super::held::{self, SocketFamily, errno, family_in, io_errno};
 use super::inet;
-use crate::sys::notify::Answer;
+use crate::sys::notify::CallReply;
 use crate::sys::socket as raw;
 
 /// A kind of socket that is harmless in a network of one's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Datagram(Family),
+pub(super) enum SocketKind {
+    Datagram(SocketFamily),
     /// `NETLINK_ROUTE`: what interfaces, addresses and routes there are. Changing them takes a capability.
     Route,
 }
 
-impl Kind {
+impl SocketKind {
     /// Kind that socket(2) is asked for.
     pub(super) fn asked(domain: i32, kind: i32, protocol: i32) -> Option<Self> {
         match (domain, kind & 0xf, protocol) {
-            (libc::AF_INET, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Self::Datagram(Family::V4)),
-            (libc::AF_INET6, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Self::Datagram(Family::V6)),
+            (libc::AF_INET, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Self::Datagram(SocketFamily::V4)),
+            (libc::AF_INET6, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Self::Datagram(SocketFamily::V6)),
             (libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_DGRAM, libc::NETLINK_ROUTE) => Some(Self::Route),
             _ => None,
         }
@@ -53,9 +53,13 @@ impl Kind {
 
     fn make(self, kind: i32) -> Result<OwnedFd, i32> {
         let (family, socket_type, protocol): (_, _, Option<Protocol>) = match self {
-            Self::Datagram(Family::V4) => (AddressFamily::INET, SocketType::DGRAM, Some(rustix::net::ipproto::UDP)),
-            Self::Datagram(Family::V6) => (AddressFamily::INET6, SocketType::DGRAM, Some(rustix::net::ipproto::UDP)),
-            Self::Datagram(Family::Unix) => return Err(libc::EACCES),
+            Self::Datagram(SocketFamily::V4) => {
+                (AddressFamily::INET, SocketType::DGRAM, Some(rustix::net::ipproto::UDP))
+            }
+            Self::Datagram(SocketFamily::V6) => {
+                (AddressFamily::INET6, SocketType::DGRAM, Some(rustix::net::ipproto::UDP))
+            }
+            Self::Datagram(SocketFamily::Unix) => return Err(libc::EACCES),
             Self::Route if kind & 0xf == libc::SOCK_DGRAM => (AddressFamily::NETLINK, SocketType::DGRAM, None),
             Self::Route => (AddressFamily::NETLINK, SocketType::RAW, None),
         };
@@ -70,21 +74,21 @@ fn is_in(network: u64, socket: &OwnedFd) -> bool {
 }
 
 /// Makes one. `network` is the session's own.
-pub(super) fn make(network: u64, asked: Kind, kind: i32) -> Result<Answer, i32> {
+pub(super) fn make(network: u64, asked: SocketKind, kind: i32) -> Result<CallReply, i32> {
     let fd = asked.make(kind)?;
     if !is_in(network, &fd) {
         return Err(libc::EACCES);
     }
-    Ok(Answer::Fd { fd, cloexec: kind & libc::SOCK_CLOEXEC != 0 })
+    Ok(CallReply::Fd { fd, cloexec: kind & libc::SOCK_CLOEXEC != 0 })
 }
 
 /// The caller's own socket, if it is of such a kind and in the session's network. `None` if not.
-fn fetched(broker: &mut Broker, caller: &Caller<'_>, number: i32) -> Result<Option<(OwnedFd, Kind)>, i32> {
+fn fetched(broker: &mut Broker, caller: &Caller<'_>, number: i32) -> Result<Option<(OwnedFd, SocketKind)>, i32> {
     // Whoever belongs to no call is refused.
     broker.call(caller)?;
     let Some(network) = broker.network else { return Ok(None) };
     let socket = caller.fetch_fd(number)?;
-    let kind = Kind::of(&socket)?.filter(|_| is_in(network, &socket));
+    let kind = SocketKind::of(&socket)?.filter(|_| is_in(network, &socket));
     Ok(kind.map(|kind| (socket, kind)))
 }
 
@@ -110,7 +114,7 @@ pub(super) fn connect(broker: &mut Broker, caller: &Caller<'_>, number: i32, add
     // One that is of another kind is connected, or on its way: EISCONN is what the kernel would say.
     let (socket, kind) = fetched(broker, caller, number)?.ok_or(libc::EISCONN)?;
     let done = raw::connect(socket.as_fd(), address).map_err(io_errno);
-    let Kind::Datagram(family) = kind else { return done };
+    let SocketKind::Datagram(family) = kind else { return done };
     if family_in(address) == libc::AF_UNSPEC {
         return done;
     }

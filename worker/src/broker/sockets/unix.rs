@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::super::caller::{Caller, Links, Target};
+use super::super::caller::{Caller, LastLink, PinnedFile};
 use super::super::state::Broker;
 use super::super::writable::Grant;
 use super::held::{Name, errno, family_in, identity, io_errno, make};
@@ -78,7 +78,7 @@ fn bind_file(
     broker: &mut Broker,
     caller: &Caller<'_>,
     inode: u64,
-    parent: &Target,
+    parent: &PinnedFile,
     name: &CString,
     mask: u32,
 ) -> Result<Arc<OwnedFd>, i32> {
@@ -100,7 +100,7 @@ const MARK: Mode = Mode::SUID;
     clippy::disallowed_methods,
     reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
 )]
-fn make_file(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<OwnedFd, i32> {
+fn make_file(socket: &OwnedFd, parent: &PinnedFile, name: &CString) -> Result<OwnedFd, i32> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(socket).map_err(errno)?.st_mode);
     rustix::fs::fchmod(socket, mode | MARK).map_err(errno)?;
     let bound = bind_in(socket, parent, name);
@@ -120,7 +120,7 @@ fn make_file(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<OwnedF
 /// By its real path, because programs hand on what getsockname(2) then says (Python's managers do). A directory that is
 /// exchanged in between would lead the name astray: so the thread that binds can make sockets below that directory only.
 /// A path too long for an address goes by the descriptor.
-fn bind_in(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<(), i32> {
+fn bind_in(socket: &OwnedFd, parent: &PinnedFile, name: &CString) -> Result<(), i32> {
     let real = parent.path()?.join(OsStr::from_bytes(name.as_bytes()));
     let Ok(address) = unix_address(real.as_os_str().as_bytes()) else {
         let path = [by_proc(&parent.fd).as_bytes(), b"/", name.as_bytes()].concat();
@@ -182,8 +182,8 @@ pub(super) fn address_of(file: &OwnedFd) -> Result<Vec<u8>, i32> {
     unix_address(by_proc(file).as_bytes())
 }
 
-fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
-    Ok(Target::own(broker.part("ipc")?, broker.private.path.join("ipc")))
+fn directory_of_names(broker: &Broker) -> Result<PinnedFile, i32> {
+    Ok(PinnedFile::own(broker.part("ipc")?, broker.private.path.join("ipc")))
 }
 
 /// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next
@@ -222,7 +222,7 @@ fn unix_address(path: &[u8]) -> Result<Vec<u8>, i32> {
 pub(super) fn target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8]) -> Result<(Vec<u8>, Arc<OwnedFd>), i32> {
     let file = match unix_name(address)? {
         UnixName::Path(path) => {
-            let target = caller.open(libc::AT_FDCWD, &path, Links::Follow)?;
+            let target = caller.open(libc::AT_FDCWD, &path, LastLink::Follow)?;
             let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
             // Only a socket that this call has bound itself: any other belongs to a stranger who trusts its user (B7).
             broker.call(caller)?.sockets.files.get(&stat).ok_or(libc::EACCES)?

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use callgate_policy::databases::Tls;
+use callgate_policy::databases::TlsMode;
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_policy::sql::{SqlKind, Statement};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{CONNECTION, Connection, ServerConnection, check};
 use crate::arguments::{integer, required_text, text};
-use crate::{Context, Output, ToolError};
+use crate::{ToolContext, ToolError, ToolResult};
 
 impl ServerConnection {
     /// True if its certificate has to be one that this host's authorities vouch for. A password would otherwise go to
@@ -18,15 +18,15 @@ impl ServerConnection {
     pub(super) fn verifies(&self) -> bool {
         let is_here = || self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match self.tls {
-            Tls::Verify => true,
-            Tls::Insecure => false,
-            Tls::Prefer => self.password.is_some() && !is_here(),
+            TlsMode::Verify => true,
+            TlsMode::Insecure => false,
+            TlsMode::Prefer => self.password.is_some() && !is_here(),
         }
     }
 
     /// Reason why there is no connection.
     pub(super) fn unreached(&self, why: &str) -> Failed {
-        let held = if self.verifies() && self.tls == Tls::Prefer {
+        let held = if self.verifies() && self.tls == TlsMode::Prefer {
             "; a password goes only to a server with a certificate that this host's authorities vouch for, unless whoever \
              configured it says `tls: insecure`"
         } else {
@@ -38,7 +38,7 @@ impl ServerConnection {
 }
 
 /// One call.
-pub(super) struct Asked {
+pub(super) struct DatabaseCall {
     pub(super) connection: Connection,
     pub(super) operation: Operation,
     /// The most rows, if the call says.
@@ -71,8 +71,8 @@ impl Failed {
     }
 }
 
-impl Asked {
-    pub(super) fn read(args: &Value, ctx: &Context) -> Result<Self, ToolError> {
+impl DatabaseCall {
+    pub(super) fn read(args: &Value, ctx: &ToolContext) -> Result<Self, ToolError> {
         check(args).map_err(|(name, found)| ToolError::Argument { name, wants: "with its own operation", found })?;
         let wants = "what the supervisor says of it";
         let connection = serde_json::from_value(args[CONNECTION].clone());
@@ -99,7 +99,7 @@ impl Asked {
         Ok(Self { connection, operation, rows, output })
     }
 
-    pub(super) fn output(&self, mut data: Map<String, Value>, is_cut: bool) -> Output {
+    pub(super) fn output(&self, mut data: Map<String, Value>, is_cut: bool) -> ToolResult {
         let operation = match self.operation {
             Operation::Query { .. } => "query",
             Operation::Export { .. } => "export_query",
@@ -109,7 +109,7 @@ impl Asked {
         data.insert("database".to_owned(), self.connection.database.clone().into());
         data.insert("operation".to_owned(), operation.into());
         data.insert("untrusted".to_owned(), true.into());
-        Output::of(Value::Object(data), is_cut)
+        ToolResult::of(Value::Object(data), is_cut)
     }
 
     /// Judges whether a statement may be run here.

@@ -6,7 +6,7 @@
 //!
 //! What the supervisor says of a connection, its password among it, is an argument that no model can give: it is not in the schema.
 
-use callgate_policy::databases::Tls;
+use callgate_policy::databases::TlsMode;
 use callgate_policy::sql::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use self::run::run;
 #[cfg(not(feature = "databases"))]
 use super::contract::left_out as run;
-use super::{Contract, Kind};
+use super::{Contract, SyscallNeed};
 
 #[cfg(feature = "databases")]
 mod call;
@@ -129,7 +129,7 @@ pub const SQLITE: Contract = Contract {
         table; the table shows at most 100 rows and cuts long cells. `PRAGMA` asks about the schema alone.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -144,7 +144,7 @@ pub const POSTGRES: Contract = Contract {
         but for a few that are harmless.",
     schema: SERVER_SCHEMA,
     output: OUTPUT,
-    kind: Kind::Fetches,
+    kind: SyscallNeed::Fetches,
     run,
     files: None,
 };
@@ -158,7 +158,7 @@ pub const MYSQL: Contract = Contract {
         as a table; the table shows at most 100 rows and cuts long cells.",
     schema: SERVER_SCHEMA,
     output: OUTPUT,
-    kind: Kind::Fetches,
+    kind: SyscallNeed::Fetches,
     run,
     files: None,
 };
@@ -198,7 +198,7 @@ pub struct ServerConnection {
     /// With which password.
     pub password: Option<String>,
     /// Protection that the connection must have.
-    pub tls: Tls,
+    pub tls: TlsMode,
     /// Milliseconds that a statement may take.
     pub timeout_ms: u64,
 }

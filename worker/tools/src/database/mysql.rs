@@ -20,8 +20,8 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Error, OptsBuilder, Params, SslOpts, Value};
 
 use super::ServerConnection;
-use super::call::{Asked, Failed, Operation};
-use super::rows::{Cell, Column, Sink, Wants};
+use super::call::{DatabaseCall, Failed, Operation};
+use super::rows::{Cell, Column, RowWish, Sink};
 use super::sql::Sql;
 use crate::ToolError;
 use crate::web::fetch;
@@ -99,7 +99,7 @@ const COLUMNS: &str = "SELECT column_name AS column_name, column_type AS data_ty
 ///
 /// # Errors
 /// What keeps it from the server, or what the server says, in words.
-pub(super) fn run(asked: &Asked, certificates: &[u8], sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
+pub(super) fn run(asked: &DatabaseCall, certificates: &[u8], sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
     let failed = |failed: Failed| asked.failed(failed);
     let sql = match &asked.operation {
         Operation::Query { sql } | Operation::Export { sql } => Some(Sql::read(Dialect::Mysql, sql)?),
@@ -162,7 +162,7 @@ async fn connected(server: &ServerConnection, options: OptsBuilder) -> Result<Re
     }
 }
 
-async fn begin(conn: &mut Conn, asked: &Asked, how: &str) -> Result<(), Failed> {
+async fn begin(conn: &mut Conn, asked: &DatabaseCall, how: &str) -> Result<(), Failed> {
     for setting in [ENCODING, MODE] {
         conn.query_drop(setting).await.map_err(|error| words(&error))?;
     }
@@ -173,7 +173,7 @@ async fn begin(conn: &mut Conn, asked: &Asked, how: &str) -> Result<(), Failed> 
     conn.query_drop(how).await.map_err(|error| words(&error))
 }
 
-async fn read(conn: &mut Conn, asked: &Asked, sql: Option<&Sql>, sink: &mut dyn Sink) -> Result<(), Failed> {
+async fn read(conn: &mut Conn, asked: &DatabaseCall, sql: Option<&Sql>, sink: &mut dyn Sink) -> Result<(), Failed> {
     begin(conn, asked, "START TRANSACTION READ ONLY").await?;
     let of = |name: &String, schema: &Option<String>| Params::Positional(vec![name.into(), schema.into()]);
     match (&asked.operation, sql) {
@@ -231,7 +231,7 @@ async fn rows(conn: &mut Conn, sql: &str, bound: Params, sink: &mut dyn Sink) ->
     sink.columns(told.collect()).map_err(Failed::Sink)?;
     while let Some(row) = result.next().await.map_err(|error| words(&error))? {
         let cells = row.unwrap().into_iter().zip(columns).map(|(value, column)| cell(value, column));
-        if sink.row(cells.collect()).map_err(Failed::Sink)? == Wants::Enough {
+        if sink.row(cells.collect()).map_err(Failed::Sink)? == RowWish::Enough {
             std::mem::forget(result);
             return Ok(());
         }
@@ -286,7 +286,7 @@ fn fraction(micros: u32) -> String {
 }
 
 /// One statement that changes something, in a transaction of its own.
-async fn change(conn: &mut Conn, asked: &Asked) -> Result<u64, Failed> {
+async fn change(conn: &mut Conn, asked: &DatabaseCall) -> Result<u64, Failed> {
     let Operation::Query { sql } = &asked.operation else { return Ok(0) };
     begin(conn, asked, "START TRANSACTION").await?;
     let failed = |error: Error| words(&error);

@@ -24,10 +24,10 @@ use tokio_postgres::types::{FromSql, Type};
 use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage};
 
 use super::ServerConnection;
-use super::call::{Asked, Failed, Operation};
-use super::rows::{Cell, Column, Sink, Wants};
+use super::call::{DatabaseCall, Failed, Operation};
+use super::rows::{Cell, Column, RowWish, Sink};
 use super::sql::Sql;
-use super::tls::Tls;
+use super::tls::DatabaseTls;
 use crate::ToolError;
 use crate::web::fetch;
 
@@ -97,7 +97,7 @@ const VOLATILE: &str = "SELECT DISTINCT proname::text FROM pg_catalog.pg_proc \
 ///
 /// # Errors
 /// What keeps it from the server, or what the server says, in words.
-pub(super) fn run(asked: &Asked, certificates: &[u8], sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
+pub(super) fn run(asked: &DatabaseCall, certificates: &[u8], sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
     let failed = |failed: Failed| asked.failed(failed);
     let sql = match &asked.operation {
         Operation::Query { sql } | Operation::Export { sql } => Some(Sql::read(Dialect::Postgres, sql)?),
@@ -136,7 +136,8 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Clien
     if let Some(password) = &server.password {
         config.password(password);
     }
-    let tls = Tls::to(&server.host, server.verifies(), certificates).map_err(|error| unreached(&error.to_string()))?;
+    let tls = DatabaseTls::to(&server.host, server.verifies(), certificates)
+        .map_err(|error| unreached(&error.to_string()))?;
     let connecting = tokio::time::timeout(CONNECTING, config.connect_raw(stream, tls));
     let connected = connecting.await.map_err(|_elapsed| unreached("it does not answer"))?;
     let (client, connection) = connected.map_err(|error| match words(&error) {
@@ -150,7 +151,7 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Clien
 }
 
 /// Settings that hold from the first word on.
-async fn begin(client: &Client, asked: &Asked, how: &str) -> Result<(), Failed> {
+async fn begin(client: &Client, asked: &DatabaseCall, how: &str) -> Result<(), Failed> {
     let limit = asked.connection.server.as_ref().map_or(0, |server| server.timeout_ms);
     // The server ends what nobody waits for any more. Older ones do not know how.
     drop(client.batch_execute("SET client_connection_check_interval = '2s'").await);
@@ -158,7 +159,7 @@ async fn begin(client: &Client, asked: &Asked, how: &str) -> Result<(), Failed> 
     client.batch_execute(&settings).await.map_err(|error| words(&error))
 }
 
-async fn read(client: &Client, asked: &Asked, sql: Option<&Sql>, sink: &mut dyn Sink) -> Result<(), Failed> {
+async fn read(client: &Client, asked: &DatabaseCall, sql: Option<&Sql>, sink: &mut dyn Sink) -> Result<(), Failed> {
     // The first query takes the snapshot: a transaction that has one cannot become one that writes (PostgreSQL's manual, SET TRANSACTION).
     begin(client, asked, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; BEGIN READ ONLY; SELECT 1").await?;
     match (&asked.operation, sql) {
@@ -212,7 +213,7 @@ async fn fetch_all(client: &Client, sql: &str, sink: &mut dyn Sink) -> Result<()
             let SimpleQueryMessage::Row(row) = message else { continue };
             came += 1;
             let cells = (0..row.len()).map(|at| row.get(at).map_or(Cell::Null, |text| cell(text, kinds.get(at))));
-            if sink.row(cells.collect()).map_err(Failed::Sink)? == Wants::Enough {
+            if sink.row(cells.collect()).map_err(Failed::Sink)? == RowWish::Enough {
                 return Ok(());
             }
         }
@@ -268,7 +269,7 @@ async fn rows(
     for row in rows {
         let text = |at| row.try_get::<_, Option<Plain>>(at).ok().flatten();
         let cells = (0..row.len()).map(|at| text(at).map_or(Cell::Null, |Plain(text)| Cell::Text(text)));
-        if sink.row(cells.collect()).map_err(Failed::Sink)? == Wants::Enough {
+        if sink.row(cells.collect()).map_err(Failed::Sink)? == RowWish::Enough {
             break;
         }
     }
@@ -276,7 +277,7 @@ async fn rows(
 }
 
 /// One statement that changes something, in a transaction of its own.
-async fn change(client: &Client, asked: &Asked) -> Result<u64, Failed> {
+async fn change(client: &Client, asked: &DatabaseCall) -> Result<u64, Failed> {
     let Operation::Query { sql } = &asked.operation else { return Ok(0) };
     begin(client, asked, "BEGIN").await?;
     let changed = client.execute(sql.as_str(), &[]).await.map_err(|error| words(&error))?;

@@ -109,7 +109,7 @@ fn hexadecimal(bytes: &[u8], most: usize) -> String {
 
 /// Wish of whoever reads a result: another row, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum RowWish {
     Another,
     Enough,
 }
@@ -120,12 +120,12 @@ pub(super) trait Sink {
     fn columns(&mut self, columns: Vec<Column>) -> std::io::Result<()>;
 
     /// One row.
-    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<Wants>;
+    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<RowWish>;
 }
 
 /// The first rows of a result, in memory. One more is asked for than is kept: so it is known whether there are more.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ResultTable {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     most: usize,
@@ -136,7 +136,7 @@ pub(super) struct Table {
     cut_cells: u64,
 }
 
-impl Table {
+impl ResultTable {
     /// Up to so many rows, and bytes.
     pub(super) fn new(most: usize, room: usize) -> Self {
         let (columns, rows) = (Vec::new(), Vec::new());
@@ -218,21 +218,21 @@ impl Table {
     }
 }
 
-impl Sink for Table {
+impl Sink for ResultTable {
     fn columns(&mut self, columns: Vec<Column>) -> std::io::Result<()> {
         self.columns = columns;
         Ok(())
     }
 
-    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<Wants> {
+    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<RowWish> {
         if self.rows.len() == self.most {
             self.has_more = true;
-            return Ok(Wants::Enough);
+            return Ok(RowWish::Enough);
         }
         let size: usize = row.iter().map(|cell| cell.size() + 8).sum();
         if size > self.room {
             (self.has_more, self.is_cut) = (true, true);
-            return Ok(Wants::Enough);
+            return Ok(RowWish::Enough);
         }
         self.room -= size;
         let cells = row.into_iter().map(|cell| {
@@ -241,7 +241,7 @@ impl Sink for Table {
             cell
         });
         self.rows.push(cells.collect());
-        Ok(Wants::Another)
+        Ok(RowWish::Another)
     }
 }
 
@@ -299,14 +299,14 @@ impl<W: Write> Sink for Csv<W> {
         self.writer.write_record(names).map_err(io_error)
     }
 
-    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<Wants> {
+    fn row(&mut self, row: Vec<Cell>) -> std::io::Result<RowWish> {
         if self.rows == self.most {
             self.has_more = true;
-            return Ok(Wants::Enough);
+            return Ok(RowWish::Enough);
         }
         self.writer.write_record(row.iter().map(|cell| cell.field().into_owned())).map_err(io_error)?;
         self.rows += 1;
-        Ok(Wants::Another)
+        Ok(RowWish::Another)
     }
 }
 
@@ -321,12 +321,12 @@ fn io_error(error: csv::Error) -> std::io::Error {
 mod tests {
     use super::*;
 
-    fn table(most: usize, rows: Vec<Vec<Cell>>) -> Table {
-        let mut table = Table::new(most, 100_000);
+    fn table(most: usize, rows: Vec<Vec<Cell>>) -> ResultTable {
+        let mut table = ResultTable::new(most, 100_000);
         let columns = ["id", "name"].map(|name| Column { name: name.to_owned(), kind: None });
         table.columns(columns.into()).expect("memory");
         for row in rows {
-            if table.row(row).expect("memory") == Wants::Enough {
+            if table.row(row).expect("memory") == RowWish::Enough {
                 break;
             }
         }

@@ -7,12 +7,12 @@ use callgate_policy::path::HostPath;
 use callgate_policy::sql::Dialect;
 use serde_json::{Map, Value};
 
-use super::call::{Asked, Failed, Operation};
-use super::rows::{Csv, Sink, Table};
+use super::call::{DatabaseCall, Failed, Operation};
+use super::rows::{Csv, ResultTable, Sink};
 use super::secret::Secret;
 use super::{mysql, postgres, sqlite};
-use crate::write::Target;
-use crate::{Context, Output, ToolError, name_path};
+use crate::write::WriteTarget;
+use crate::{ToolContext, ToolError, ToolResult, name_path};
 
 /// Rows of a query, if the call does not say (S4-18).
 const ROWS: u64 = 100;
@@ -21,8 +21,8 @@ const ROWS: u64 = 100;
 ///
 /// # Errors
 /// A parameter that makes no sense, a statement that may not be run, or what the database says.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
-    let asked = Asked::read(args, ctx)?;
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
+    let asked = DatabaseCall::read(args, ctx)?;
     let done = match &asked.output {
         Some(path) => asked.export(path, ctx),
         None => asked.answer(ctx),
@@ -34,11 +34,11 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     }
 }
 
-impl Asked {
+impl DatabaseCall {
     /// The rows, in the result.
-    fn answer(&self, ctx: &Context) -> Result<Output, ToolError> {
+    fn answer(&self, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
         let most = usize::try_from(self.rows.unwrap_or(ROWS)).unwrap_or(usize::MAX);
-        let mut table = Table::new(most, ctx.limit / 2);
+        let mut table = ResultTable::new(most, ctx.limit / 2);
         let changed = self.carry_out(ctx, &mut table)?;
         if let (Operation::Describe { table: name, .. }, true) = (&self.operation, table.is_empty()) {
             let why = format!("there is no table `{name}`; list_tables lists them");
@@ -58,8 +58,8 @@ impl Asked {
     }
 
     /// The rows, in a new file: all of them, or there is no file.
-    fn export(&self, path: &HostPath, ctx: &Context) -> Result<Output, ToolError> {
-        let target = Target::of_new(path)?;
+    fn export(&self, path: &HostPath, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
+        let target = WriteTarget::of_new(path)?;
         let mut data = Map::new();
         target.publish_by(|file: &mut File| {
             let mut csv = Csv::new(file, self.rows.unwrap_or(u64::MAX));
@@ -76,7 +76,7 @@ impl Asked {
     }
 
     /// By the database. How many rows were changed, by a statement that may.
-    fn carry_out(&self, ctx: &Context, sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
+    fn carry_out(&self, ctx: &ToolContext, sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
         match self.connection.dialect {
             Dialect::Sqlite => sqlite::run(self, &ctx.path, sink),
             Dialect::Postgres => postgres::run(self, &ctx.certificates, sink),

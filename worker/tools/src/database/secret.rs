@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
-use crate::{Output, ToolError};
+use crate::{ToolError, ToolResult};
 
 /// In place of it.
 const REDACTED: &str = "[REDACTED]";
@@ -43,9 +43,9 @@ impl Secret {
     }
 
     /// Result without it.
-    pub(super) fn kept_out_of(&self, done: Result<Output, ToolError>) -> Result<Output, ToolError> {
+    pub(super) fn kept_out_of(&self, done: Result<ToolResult, ToolError>) -> Result<ToolResult, ToolError> {
         match done {
-            Ok(output) => Ok(Output { data: self.value(output.data), ..output }),
+            Ok(output) => Ok(ToolResult { data: self.value(output.data), ..output }),
             Err(ToolError::Database { database, why, code }) => {
                 Err(ToolError::Database { database, why: self.text(&why), code })
             }
@@ -81,7 +81,7 @@ mod tests {
             }
         }
         let data = json!({ "rows": [[format!("x{password}"), 5, null]], "content": password });
-        let output = secret.kept_out_of(Ok(Output::of(data, false))).expect("rows");
+        let output = secret.kept_out_of(Ok(ToolResult::of(data, false))).expect("rows");
         assert_eq!(output.data, json!({ "rows": [["x[REDACTED]", 5, null]], "content": "[REDACTED]" }));
         assert!(Secret::of("tea").is_none());
     }

@@ -15,7 +15,7 @@ use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, Statement};
 use serde_json::Value;
 
 use crate::arguments::required_text;
-use crate::{Output, ToolError};
+use crate::{ToolError, ToolResult};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "sql";
@@ -74,10 +74,10 @@ pub(super) const PRAGMAS: [&str; 22] = [
 ///
 /// # Errors
 /// An argument that is not text, no statement, or more than one.
-pub(crate) fn run(args: &Value) -> Result<Output, ToolError> {
+pub(crate) fn run(args: &Value) -> Result<ToolResult, ToolError> {
     let dialect = serde_json::from_value(args["dialect"].clone()).unwrap_or(Dialect::Sqlite);
     let sql = Sql::read(dialect, required_text(args, "sql")?)?;
-    Ok(Output::of(serde_json::to_value(sql.statement).unwrap_or(Value::Null), false))
+    Ok(ToolResult::of(serde_json::to_value(sql.statement).unwrap_or(Value::Null), false))
 }
 
 /// A statement whose words are known.
@@ -92,7 +92,7 @@ pub(super) struct Sql {
 
 /// A part of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum SqlPiece {
     /// A keyword or a name without quotes, in capitals.
     Word(String),
     /// A name in quotes.
@@ -103,7 +103,7 @@ enum Piece {
     Mark(char),
 }
 
-impl Piece {
+impl SqlPiece {
     fn is(&self, words: &[&str]) -> bool {
         matches!(self, Self::Word(word) if words.contains(&word.as_str()))
     }
@@ -115,8 +115,8 @@ impl Piece {
 
 /// A piece, with how it is spelt.
 #[derive(Debug)]
-struct Token<'a> {
-    piece: Piece,
+struct SqlToken<'a> {
+    piece: SqlPiece,
     text: &'a str,
     /// True if a blank is before it.
     apart: bool,
@@ -148,7 +148,7 @@ impl Sql {
         }
         let shown = shown(&tokens);
         let names = names(text, &tokens);
-        let pieces: Vec<Piece> = tokens.into_iter().map(|token| token.piece).collect();
+        let pieces: Vec<SqlPiece> = tokens.into_iter().map(|token| token.piece).collect();
         if pieces.iter().any(|piece| piece.is_mark(';')) && !is_a_trigger(&pieces) {
             return Err(bad("it has more than one statement; a call runs one".to_owned()));
         }
@@ -166,12 +166,12 @@ impl Sql {
 ///
 /// # Errors
 /// What could be read in two ways, with what to write instead.
-fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token<'_>>, String> {
+fn tokens(dialect: Dialect, text: &str) -> Result<Vec<SqlToken<'_>>, String> {
     let is_odd = |c: &char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     if let Some(odd) = text.chars().find(is_odd) {
         return Err(format!("it has the control character {}; leave it out", odd.escape_unicode()));
     }
-    let mut tokens: Vec<Token<'_>> = Vec::new();
+    let mut tokens: Vec<SqlToken<'_>> = Vec::new();
     let (mut at, mut apart) = (0, true);
     while let Some(c) = text[at..].chars().next() {
         if c.is_ascii_whitespace() {
@@ -181,12 +181,15 @@ fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token<'_>>, String> {
         let (piece, length) = first_of(dialect, &text[at..], text[..at].ends_with('&'))?;
         // `1.e0INTO` is a number and a word to some, and to others a column. `1.e5` alone is one number to all.
         let behind_number = !apart
-            && matches!(&tokens[..], [.., number, point] if number.piece == Piece::Literal && point.text == "." && !point.apart);
-        if behind_number && matches!(piece, Piece::Word(_)) {
+            && matches!(
+                &tokens[..],
+                [.., number, point] if number.piece == SqlPiece::Literal && point.text == "." && !point.apart
+            );
+        if behind_number && matches!(piece, SqlPiece::Word(_)) {
             return Err("it has a word right behind a number and a point; write a number as 1.0e5".to_owned());
         }
-        let is_text = |piece: &Piece, text: &str| *piece == Piece::Literal && text.ends_with(['\'', '"']);
-        let token = Token { piece, text: &text[at..at + length], apart };
+        let is_text = |piece: &SqlPiece, text: &str| *piece == SqlPiece::Literal && text.ends_with(['\'', '"']);
+        let token = SqlToken { piece, text: &text[at..at + length], apart };
         if tokens.last().is_some_and(|last| is_text(&last.piece, last.text)) && is_text(&token.piece, token.text) {
             return Err(
                 "it has two texts in quotes with nothing between them; write one text, or put `||` or AS there"
@@ -200,7 +203,7 @@ fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token<'_>>, String> {
 }
 
 /// The first piece of a text that begins with one, and how many bytes it has.
-fn first_of(dialect: Dialect, text: &str, behind_and: bool) -> Result<(Piece, usize), String> {
+fn first_of(dialect: Dialect, text: &str, behind_and: bool) -> Result<(SqlPiece, usize), String> {
     let c = text.chars().next().unwrap_or_default();
     let comment = || Err("it has a comment, and databases differ about where one ends; leave it out".to_owned());
     match c {
@@ -220,7 +223,7 @@ fn first_of(dialect: Dialect, text: &str, behind_and: bool) -> Result<(Piece, us
         '\'' | '"' | '`' => quoted(dialect, text, c, c),
         '[' if dialect == Dialect::Sqlite => quoted(dialect, text, c, ']'),
         c if is_of_word(c) => word(text),
-        c if c.is_ascii() => Ok((Piece::Mark(c), 1)),
+        c if c.is_ascii() => Ok((SqlPiece::Mark(c), 1)),
         c => Err(format!("it has {c:?} outside quotes; write a name that has it in quotes")),
     }
 }
@@ -230,7 +233,7 @@ fn is_of_word(c: char) -> bool {
 }
 
 /// A name or a text in quotes. A closing quote that is written twice does not close it.
-fn quoted(dialect: Dialect, text: &str, opens: char, closes: char) -> Result<(Piece, usize), String> {
+fn quoted(dialect: Dialect, text: &str, opens: char, closes: char) -> Result<(SqlPiece, usize), String> {
     let is_text = opens == '\'' || opens == '"' && dialect == Dialect::Mysql;
     let mut at = 1;
     loop {
@@ -246,20 +249,21 @@ fn quoted(dialect: Dialect, text: &str, opens: char, closes: char) -> Result<(Pi
             return Err("it has a backslash before a quote; write a quote in a text twice (''), and a backslash at its end as CHAR(92)".to_owned());
         }
         let twice = format!("{closes}{closes}");
-        let piece = if is_text { Piece::Literal } else { Piece::Quoted(inside.replace(&twice, &closes.to_string())) };
+        let piece =
+            if is_text { SqlPiece::Literal } else { SqlPiece::Quoted(inside.replace(&twice, &closes.to_string())) };
         return Ok((piece, end + 1));
     }
 }
 
 /// A word or a number.
-fn word(text: &str) -> Result<(Piece, usize), String> {
+fn word(text: &str) -> Result<(SqlPiece, usize), String> {
     let length = text.find(|c| !is_of_word(c)).unwrap_or(text.len());
     let (word, rest) = text.split_at(length);
     let binary = matches!(word, "x" | "X" | "b" | "B") && rest.starts_with('\'');
     if binary {
         let digits = rest[1..].find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len() - 1);
         return if rest[1 + digits..].starts_with('\'') {
-            Ok((Piece::Literal, length + digits + 2))
+            Ok((SqlPiece::Literal, length + digits + 2))
         } else {
             Err(format!("behind `{word}'` there is something else than digits and a quote"))
         };
@@ -270,7 +274,7 @@ fn word(text: &str) -> Result<(Piece, usize), String> {
         ));
     }
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
-        return Ok((Piece::Word(word.to_ascii_uppercase()), length));
+        return Ok((SqlPiece::Word(word.to_ascii_uppercase()), length));
     }
     let number = word.to_ascii_lowercase();
     let plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -280,16 +284,16 @@ fn word(text: &str) -> Result<(Piece, usize), String> {
         (None, None) => plain(&number),
     };
     if is_number {
-        return Ok((Piece::Literal, length));
+        return Ok((SqlPiece::Literal, length));
     }
     Err(format!("`{word}` begins like a number and goes on like a word; put a blank there, or write a name in quotes"))
 }
 
 /// All of a statement, to the byte, but for blanks between its words and the capitals of keywords.
-fn shown(tokens: &[Token<'_>]) -> String {
-    let is_operator = |piece: &Piece| matches!(piece, Piece::Mark(mark) if !"().,;".contains(*mark));
+fn shown(tokens: &[SqlToken<'_>]) -> String {
+    let is_operator = |piece: &SqlPiece| matches!(piece, SqlPiece::Mark(mark) if !"().,;".contains(*mark));
     let mut shown = String::new();
-    let mut before: Option<&Piece> = None;
+    let mut before: Option<&SqlPiece> = None;
     for token in tokens {
         let joins = matches!(token.text, "." | "," | ";" | ")" | "(")
             || before.is_some_and(|before| before.is_mark('.') || before.is_mark('('))
@@ -298,8 +302,8 @@ fn shown(tokens: &[Token<'_>]) -> String {
             shown.push(' ');
         }
         match &token.piece {
-            Piece::Word(_) => shown.push_str(&spelt(token.text)),
-            Piece::Quoted(_) | Piece::Literal | Piece::Mark(_) => shown.push_str(token.text),
+            SqlPiece::Word(_) => shown.push_str(&spelt(token.text)),
+            SqlPiece::Quoted(_) | SqlPiece::Literal | SqlPiece::Mark(_) => shown.push_str(token.text),
         }
         before = Some(&token.piece);
     }
@@ -307,12 +311,12 @@ fn shown(tokens: &[Token<'_>]) -> String {
 }
 
 /// Whatever a database could take for a name. It does not go by pieces: what is in a literal counts as well.
-fn names(text: &str, tokens: &[Token<'_>]) -> Vec<String> {
+fn names(text: &str, tokens: &[SqlToken<'_>]) -> Vec<String> {
     let is_of_name = |c: char| is_of_word(c) || c == '$' || !c.is_ascii();
     let runs = text.split(|c| !is_of_name(c)).filter(|run| !run.is_empty()).map(str::to_owned);
     let quoted = tokens.iter().filter_map(|token| match &token.piece {
-        Piece::Quoted(name) => Some(name.clone()),
-        Piece::Word(_) | Piece::Literal | Piece::Mark(_) => None,
+        SqlPiece::Quoted(name) => Some(name.clone()),
+        SqlPiece::Word(_) | SqlPiece::Literal | SqlPiece::Mark(_) => None,
     });
     let mut names: Vec<String> = runs.chain(quoted).flat_map(|name| [name.to_ascii_lowercase(), name]).collect();
     names.sort_unstable();
@@ -341,21 +345,21 @@ fn spelt(word: &str) -> String {
 }
 
 /// The body of a trigger or a procedure has statements of its own, each with its semicolon.
-fn is_a_trigger(pieces: &[Piece]) -> bool {
-    let head: Vec<&Piece> = pieces.iter().take(6).collect();
+fn is_a_trigger(pieces: &[SqlPiece]) -> bool {
+    let head: Vec<&SqlPiece> = pieces.iter().take(6).collect();
     let made = head.first().is_some_and(|piece| piece.is(&["CREATE"]));
     let ends = pieces.last().is_some_and(|piece| piece.is(&["END"]));
     made && ends && head.iter().any(|piece| piece.is(&["TRIGGER"]))
 }
 
 /// Effect of it, and its verb.
-fn judged(dialect: Dialect, pieces: &[Piece]) -> Option<(SqlKind, String)> {
+fn judged(dialect: Dialect, pieces: &[SqlPiece]) -> Option<(SqlKind, String)> {
     let start = pieces.iter().position(|piece| !piece.is_mark('('))?;
     let (first, rest) = pieces[start..].split_first()?;
-    let Piece::Word(verb) = first else { return Some((SqlKind::Neither, "?".to_owned())) };
+    let SqlPiece::Word(verb) = first else { return Some((SqlKind::Neither, "?".to_owned())) };
     let verb = verb.to_ascii_uppercase();
     if verb == "PRAGMA" {
-        let named = matches!(rest, [Piece::Word(name), ..] if PRAGMAS.contains(&name.to_ascii_lowercase().as_str()));
+        let named = matches!(rest, [SqlPiece::Word(name), ..] if PRAGMAS.contains(&name.to_ascii_lowercase().as_str()));
         let sets = rest.iter().any(|piece| piece.is_mark('='));
         let reads = dialect == Dialect::Sqlite && named && !sets;
         return Some((if reads { SqlKind::Reads } else { SqlKind::Neither }, verb));
@@ -372,8 +376,9 @@ fn judged(dialect: Dialect, pieces: &[Piece]) -> Option<(SqlKind, String)> {
     if pieces.iter().any(|piece| piece.is(&["INTO"])) {
         return Some((SqlKind::Neither, format!("{verb} INTO")));
     }
-    let locks =
-        |pair: &[Piece]| pair[0].is(&["FOR"]) && pair[1].is(&LOCKING) || pair[0].is(&["LOCK"]) && pair[1].is(&["IN"]);
+    let locks = |pair: &[SqlPiece]| {
+        pair[0].is(&["FOR"]) && pair[1].is(&LOCKING) || pair[0].is(&["LOCK"]) && pair[1].is(&["IN"])
+    };
     if pairs.clone().any(locks) {
         return Some((SqlKind::Neither, format!("{verb} FOR UPDATE")));
     }
@@ -382,20 +387,20 @@ fn judged(dialect: Dialect, pieces: &[Piece]) -> Option<(SqlKind, String)> {
 
 /// The first word that writes where a part of a statement begins: at an opening parenthesis, or behind a closing one, as the
 /// statement behind the `WITH` does. A statement that is explained begins behind that and its options.
-fn written_within(pieces: &[Piece], explained: bool) -> Option<String> {
+fn written_within(pieces: &[SqlPiece], explained: bool) -> Option<String> {
     let begins = |at: usize| match at.checked_sub(1).map(|before| &pieces[before]) {
         None => true,
         Some(before) => {
             let behind = before.is_mark('(') || before.is_mark(')');
-            behind || explained && !matches!(before, Piece::Mark(_) | Piece::Literal)
+            behind || explained && !matches!(before, SqlPiece::Mark(_) | SqlPiece::Literal)
         }
     };
     let is_called = |at: usize| pieces.get(at + 1).is_some_and(|next| next.is_mark('('));
-    let writes = |piece: &Piece| piece.is(&WRITING) || explained && piece.is(&EXPLAINED);
+    let writes = |piece: &SqlPiece| piece.is(&WRITING) || explained && piece.is(&EXPLAINED);
     let found = pieces.iter().enumerate().find(|(at, piece)| writes(piece) && begins(*at) && !is_called(*at));
     found.and_then(|(_, piece)| match piece {
-        Piece::Word(word) => Some(word.clone()),
-        Piece::Quoted(_) | Piece::Literal | Piece::Mark(_) => None,
+        SqlPiece::Word(word) => Some(word.clone()),
+        SqlPiece::Quoted(_) | SqlPiece::Literal | SqlPiece::Mark(_) => None,
     })
 }
 

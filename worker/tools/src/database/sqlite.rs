@@ -17,8 +17,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode as Primary, OpenFlags, Statement, ffi};
 use rustix::fs::{Mode, OFlags};
 
-use super::call::{Asked, Failed, Operation};
-use super::rows::{Cell, Column, Sink, Wants};
+use super::call::{DatabaseCall, Failed, Operation};
+use super::rows::{Cell, Column, RowWish, Sink};
 use super::sql::{PRAGMAS, Sql};
 use crate::{FileKind, ToolError};
 
@@ -43,7 +43,7 @@ pub(super) enum For {
 ///
 /// # Errors
 /// What SQLite says, in words.
-pub(super) fn run(asked: &Asked, path: &HostPath, sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
+pub(super) fn run(asked: &DatabaseCall, path: &HostPath, sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
     let failed = |failed: Failed| asked.failed(failed);
     let purpose = match &asked.operation {
         Operation::Query { sql } | Operation::Export { sql } => {
@@ -223,15 +223,15 @@ pub(super) fn query(connection: &Connection, sql: &str, bound: &[&String], sink:
     sink.columns(columns).map_err(kept)?;
     let before = connection.total_changes();
     let mut rows = statement.raw_query();
-    let mut wants = Wants::Another;
+    let mut wants = RowWish::Another;
     while let Some(row) = rows.next().map_err(sqlite)? {
         // A statement that changes something is carried out to its end.
-        if wants == Wants::Enough {
+        if wants == RowWish::Enough {
             continue;
         }
         let cells = (0..width).map(|at| row.get_ref(at).map(cell)).collect::<Result<_, _>>().map_err(sqlite)?;
         wants = sink.row(cells).map_err(kept)?;
-        if wants == Wants::Enough && connection.total_changes() == before {
+        if wants == RowWish::Enough && connection.total_changes() == before {
             break;
         }
     }

@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 
-use super::rows::Table;
+use super::rows::ResultTable;
 use super::*;
-use crate::{Context, ToolError};
+use crate::{ToolContext, ToolError};
 
 const ALIAS: &str = "shop";
 
@@ -43,7 +43,7 @@ impl Shop {
         let connection = Connection { dialect, database, changes: self.may_change, server: None, log: self.log };
         args[CONNECTION] = serde_json::to_value(connection).expect("JSON");
         let path = HostPath::from(self.file());
-        let mut ctx = Context::new(path.clone(), 200 * 1024);
+        let mut ctx = ToolContext::new(path.clone(), 200 * 1024);
         if let Some(output) = args["output_path"].as_str() {
             ctx.paths = vec![path, HostPath::from(self.directory.path().join(output))];
         }
@@ -203,7 +203,7 @@ fn s4_16_a_connection_for_reading_changes_nothing() {
     let path = HostPath::from(shop.file());
     let run = |purpose, sql: &str| {
         let connection = sqlite::open(&path, purpose).expect("a database");
-        sqlite::query(&connection, sql, &[], &mut Table::new(100, 100_000))
+        sqlite::query(&connection, sql, &[], &mut ResultTable::new(100, 100_000))
     };
     for sql in WRITES {
         run(sqlite::For::Reading, sql).expect_err(sql);
@@ -265,13 +265,13 @@ fn s4_19_a_password_needs_a_verified_server() {
         server.verifies()
     };
     for host in ["db.example.org", "10.0.0.1", "localhost.example.org", "127.0.0.1.example.org"] {
-        assert!(verifies(host, Some("secret"), Tls::Prefer), "{host}");
-        assert!(!verifies(host, Some("secret"), Tls::Insecure), "{host}");
-        assert!(!verifies(host, None, Tls::Prefer), "{host}");
+        assert!(verifies(host, Some("secret"), TlsMode::Prefer), "{host}");
+        assert!(!verifies(host, Some("secret"), TlsMode::Insecure), "{host}");
+        assert!(!verifies(host, None, TlsMode::Prefer), "{host}");
     }
     for host in ["localhost", "127.0.0.1", "::1"] {
-        assert!(!verifies(host, Some("secret"), Tls::Prefer), "{host}");
-        assert!(verifies(host, None, Tls::Verify), "{host}");
+        assert!(!verifies(host, Some("secret"), TlsMode::Prefer), "{host}");
+        assert!(verifies(host, None, TlsMode::Verify), "{host}");
     }
 }
 

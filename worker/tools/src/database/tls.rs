@@ -16,12 +16,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Secured;
 
 /// Makes a TLS connection of one that is there.
-pub(super) struct Tls {
+pub(super) struct DatabaseTls {
     connector: TlsConnector,
     name: Result<ServerName<'static>, io::Error>,
 }
 
-impl Tls {
+impl DatabaseTls {
     /// To this host. Where its certificate is not to be verified, the connection is hidden from whoever listens, and not from
     /// whoever stands in between: as it is without TLS, and as database clients do by default.
     pub(super) fn to(host: &str, verify: bool, authorities: &[u8]) -> Result<Self, Error> {
@@ -40,7 +40,7 @@ impl Tls {
     }
 }
 
-impl TlsConnect<TcpStream> for Tls {
+impl TlsConnect<TcpStream> for DatabaseTls {
     type Stream = Stream;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
 
-use super::mismatch::{Mismatch, Stage};
+use super::mismatch::{MatchStage, Mismatch};
 use super::place::{PLACES_MAX, Splice, line_of, only_place};
 use crate::ToolError;
 
@@ -18,15 +18,15 @@ pub(super) fn find<'n>(content: &[u8], (old, new): (&str, &'n str), path: &HostP
     match only_place(content, old.as_bytes(), path) {
         Ok(at) => {
             let range = at..at + old.len();
-            return Ok(Splice { range, new: Cow::Borrowed(new.as_bytes()), stage: Stage::Exact });
+            return Ok(Splice { range, new: Cow::Borrowed(new.as_bytes()), stage: MatchStage::Exact });
         }
         Err(ToolError::NotFound { .. }) => {}
         Err(other) => return Err(other),
     }
-    let found = Lines::of(content);
-    let wanted = Lines::of(old.as_bytes());
+    let found = TextLines::of(content);
+    let wanted = TextLines::of(old.as_bytes());
     if !wanted.0.iter().all(|(line, _)| line.trim_ascii().is_empty()) {
-        for stage in [Stage::TrailingSpace, Stage::Indentation] {
+        for stage in [MatchStage::TrailingSpace, MatchStage::Indentation] {
             if let Some(first) = place(content, (&found, &wanted), stage, path)? {
                 return Ok(splice(
                     (&found.0[first..first + wanted.0.len()], &wanted),
@@ -40,9 +40,9 @@ pub(super) fn find<'n>(content: &[u8], (old, new): (&str, &'n str), path: &HostP
 }
 
 /// The lines of a text without their ends, and where they begin.
-struct Lines<'t>(Vec<(&'t [u8], usize)>);
+struct TextLines<'t>(Vec<(&'t [u8], usize)>);
 
-impl<'t> Lines<'t> {
+impl<'t> TextLines<'t> {
     fn of(text: &'t [u8]) -> Self {
         let mut at = 0;
         let lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| {
@@ -55,14 +55,14 @@ impl<'t> Lines<'t> {
 
     /// Bytes that are compared at a stage, with a newline before each line and one at the end, so that only whole lines
     /// are found.
-    fn compared(&self, stage: Stage) -> Vec<u8> {
+    fn compared(&self, stage: MatchStage) -> Vec<u8> {
         let mut text = Vec::new();
         for (line, _) in &self.0 {
             text.push(b'\n');
             text.extend_from_slice(match stage {
-                Stage::Exact => line,
-                Stage::TrailingSpace => line.trim_ascii_end(),
-                Stage::Indentation => line.trim_ascii(),
+                MatchStage::Exact => line,
+                MatchStage::TrailingSpace => line.trim_ascii_end(),
+                MatchStage::Indentation => line.trim_ascii(),
             });
         }
         text.push(b'\n');
@@ -73,8 +73,8 @@ impl<'t> Lines<'t> {
 /// The first line of the only place, counted from 0.
 fn place(
     content: &[u8],
-    (found, wanted): (&Lines<'_>, &Lines<'_>),
-    stage: Stage,
+    (found, wanted): (&TextLines<'_>, &TextLines<'_>),
+    stage: MatchStage,
     path: &HostPath,
 ) -> Result<Option<usize>, ToolError> {
     let (text, wanted) = (found.compared(stage), wanted.compared(stage));
@@ -102,9 +102,9 @@ fn place(
 
 /// The new lines in the place of those that were found.
 fn splice<'n>(
-    (found, wanted): (&[(&[u8], usize)], &Lines<'_>),
+    (found, wanted): (&[(&[u8], usize)], &TextLines<'_>),
     (old, new): (&str, &str),
-    (stage, length): (Stage, usize),
+    (stage, length): (MatchStage, usize),
 ) -> Splice<'n> {
     let start = found.first().map_or(0, |(_, at)| *at);
     let (last, at) = found.last().copied().unwrap_or((b"", 0));
@@ -127,8 +127,8 @@ fn splice<'n>(
     for line in new.split_inclusive('\n') {
         let (line, ends) = line.strip_suffix('\n').map_or((line, false), |line| (line, true));
         match stage {
-            Stage::Indentation => text.extend(indented(line.as_bytes(), &indents)),
-            Stage::Exact | Stage::TrailingSpace => text.extend_from_slice(line.as_bytes()),
+            MatchStage::Indentation => text.extend(indented(line.as_bytes(), &indents)),
+            MatchStage::Exact | MatchStage::TrailingSpace => text.extend_from_slice(line.as_bytes()),
         }
         if ends {
             text.extend_from_slice(if is_crlf && !line.ends_with('\r') { b"\r\n" } else { b"\n" });
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn x4_12_two_places_at_a_stage_are_an_error() {
         for (content, old, stage) in [
-            ("a\na\n  a\n", "a\n", Stage::Exact),
+            ("a\na\n  a\n", "a\n", MatchStage::Exact),
             // The third stage alone would find three.
-            ("x  \ny\n\nx \ny\n\n  x\n  y\n", "x\ny\n", Stage::TrailingSpace),
-            ("  x\n  y\n\n\tx\n\ty\n", "x\ny\n", Stage::Indentation),
+            ("x  \ny\n\nx \ny\n\n  x\n  y\n", "x\ny\n", MatchStage::TrailingSpace),
+            ("  x\n  y\n\n\tx\n\ty\n", "x\ny\n", MatchStage::Indentation),
         ] {
             let error = edit(content, old, "z\n").expect_err(old);
             assert!(matches!(&error, ToolError::NotUnique { stage: at, .. } if *at == stage), "{error:?}");

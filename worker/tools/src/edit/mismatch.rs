@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 /// How a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum MatchStage {
     /// To the byte.
     Exact,
     /// But for white space at the ends of its lines.
@@ -14,7 +14,7 @@ pub enum Stage {
     Indentation,
 }
 
-impl Stage {
+impl MatchStage {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",

@@ -6,7 +6,7 @@ use std::ops::Range;
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
 
-use super::mismatch::{Mismatch, Stage};
+use super::mismatch::{MatchStage, Mismatch};
 use crate::ToolError;
 
 /// How many places an error names.
@@ -16,7 +16,7 @@ pub(super) const PLACES_MAX: usize = 5;
 pub(super) struct Splice<'n> {
     pub(super) range: Range<usize>,
     pub(super) new: Cow<'n, [u8]>,
-    pub(super) stage: Stage,
+    pub(super) stage: MatchStage,
 }
 
 /// Where the text is, if it is there once.
@@ -38,7 +38,7 @@ pub(super) fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<
         [place] => Ok(*place),
         several => {
             let lines = several.iter().map(|place| line_of(content, *place)).collect();
-            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage: Stage::Exact })
+            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage: MatchStage::Exact })
         }
     }
 }

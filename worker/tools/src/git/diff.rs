@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 
 use super::super::arguments::{flag, integer};
 use super::super::search::open_found;
-use super::super::{Context, Contract, Kind, Output, ToolError};
+use super::super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult};
 use super::repository::Repository;
-use super::status::{Changes, Side, Untracked, What};
-use super::unified::Compared;
-use super::{Blanks, Text, failed, name, quoted};
+use super::status::{FileChange, IndexFile, StatusChanges, Untracked};
+use super::unified::ComparedTexts;
+use super::{Blanks, GitText, failed, name, quoted};
 
 /// The name.
 pub const NAME: &str = "git_diff";
@@ -30,7 +30,7 @@ pub const CONTRACT: Contract = Contract {
         changed.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -105,15 +105,15 @@ const DIGITS: usize = 7;
 ///
 /// # Errors
 /// If there is no repository, or it cannot be read.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let is_staged = flag(args, "staged")?;
     let context = integer(args, "context", 0, "a whole number from 0 to 50")?.unwrap_or(3).min(50);
     let context = u32::try_from(context).unwrap_or(50);
     let repository = Repository::of(ctx)?;
-    let changes = Changes::of(&repository, ctx, Untracked::Hidden)?;
+    let changes = StatusChanges::of(&repository, ctx, Untracked::Hidden)?;
     let pairs = if is_staged { staged(&changes) } else { unstaged(&changes) };
-    let mut reader = Reader::new(&repository, ctx)?;
-    let mut text = Text::new();
+    let mut reader = ContentReader::new(&repository, ctx)?;
+    let mut text = GitText::new();
     let mut files = Vec::new();
     for pair in &pairs {
         if text.is_full() {
@@ -137,7 +137,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 struct Pair {
     path: BString,
     from: Option<BString>,
-    old: Option<Side>,
+    old: Option<IndexFile>,
     new: New,
 }
 
@@ -146,18 +146,18 @@ enum New {
     /// It is not there.
     Gone,
     /// It is staged.
-    Staged(Side),
+    Staged(IndexFile),
     /// It is in the working tree.
     File,
     Unmerged,
 }
 
 /// Pairs that are staged against HEAD.
-fn staged(changes: &Changes) -> Vec<Pair> {
-    let unmerged = changes.worktree.iter().filter(|file| matches!(file.what, What::Unmerged(_)));
+fn staged(changes: &StatusChanges) -> Vec<Pair> {
+    let unmerged = changes.worktree.iter().filter(|file| matches!(file.what, FileChange::Unmerged(_)));
     let unmerged = unmerged.map(|file| Pair { path: file.path.clone(), from: None, old: None, new: New::Unmerged });
     let is_unmerged = |path: &BString| {
-        changes.worktree.iter().any(|file| file.path == *path && matches!(file.what, What::Unmerged(_)))
+        changes.worktree.iter().any(|file| file.path == *path && matches!(file.what, FileChange::Unmerged(_)))
     };
     let staged = changes.staged.iter().filter(|file| !is_unmerged(&file.path)).map(|file| Pair {
         path: file.path.clone(),
@@ -171,14 +171,14 @@ fn staged(changes: &Changes) -> Vec<Pair> {
 }
 
 /// Files against what is staged.
-fn unstaged(changes: &Changes) -> Vec<Pair> {
+fn unstaged(changes: &StatusChanges) -> Vec<Pair> {
     let pair = |file: &super::status::Worktree| {
         let (old, new) = match file.what {
-            What::Modified | What::Type => (file.staged.clone(), New::File),
-            What::Deleted => (file.staged.clone(), New::Gone),
-            What::Intended => (None, New::File),
-            What::Unmerged(_) => (None, New::Unmerged),
-            What::Untracked => return None,
+            FileChange::Modified | FileChange::Type => (file.staged.clone(), New::File),
+            FileChange::Deleted => (file.staged.clone(), New::Gone),
+            FileChange::Intended => (None, New::File),
+            FileChange::Unmerged(_) => (None, New::Unmerged),
+            FileChange::Untracked => return None,
         };
         Some(Pair { path: file.path.clone(), from: None, old, new })
     };
@@ -201,7 +201,7 @@ impl Content {
 
 impl Pair {
     /// Adds what git prints of it, and gives back what a result says of it.
-    fn tell(&self, reader: &mut Reader<'_>, context: u32, text: &mut Text) -> Value {
+    fn tell(&self, reader: &mut ContentReader<'_>, context: u32, text: &mut GitText) -> Value {
         let mut data = Map::new();
         name(&mut data, "path", self.path.as_bstr());
         if let Some(from) = &self.from {
@@ -223,9 +223,9 @@ impl Pair {
 
     fn compare(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut ContentReader<'_>,
         context: u32,
-        text: &mut Text,
+        text: &mut GitText,
         data: &mut Map<String, Value>,
     ) -> Result<(), String> {
         let old = self.old.as_ref().map(|side| reader.stored(side)).transpose()?;
@@ -259,7 +259,7 @@ impl Pair {
         old: Option<&Content>,
         new: Option<&Content>,
         context: u32,
-        text: &mut Text,
+        text: &mut GitText,
         data: &mut Map<String, Value>,
     ) {
         let is_same = old.zip(new).is_some_and(|(old, new)| old.id == new.id);
@@ -267,12 +267,12 @@ impl Pair {
         let bytes =
             |content: Option<&'_ Content>| content.and_then(|content| content.bytes.clone()).unwrap_or_default();
         let (before, after) = (bytes(old), bytes(new));
-        let compared = (!is_binary && !is_same).then(|| Compared::new(&before, &after));
+        let compared = (!is_binary && !is_same).then(|| ComparedTexts::new(&before, &after));
         // A file that was only touched has no diff.
         if is_same && self.from.is_none() && old.map(|old| old.mode) == new.map(|new| new.mode) {
             return;
         }
-        let similarity = if is_same { 100 } else { compared.as_ref().map_or(0, Compared::similarity) };
+        let similarity = if is_same { 100 } else { compared.as_ref().map_or(0, ComparedTexts::similarity) };
         text.add(&self.header(old, new, similarity));
         let sum = |key: &str, more: u32| data.get(key).and_then(Value::as_u64).unwrap_or(0) + u64::from(more);
         match &compared {
@@ -360,23 +360,23 @@ fn of_a_kind(old: Mode, new: Mode) -> bool {
 }
 
 /// Reads contents.
-struct Reader<'a> {
-    ctx: &'a Context,
+struct ContentReader<'a> {
+    ctx: &'a ToolContext,
     repository: &'a Repository,
     /// Steps that git takes with a file's lines before it stores them; no filter of the repository's is among it.
     pipeline: gix::filter::Pipeline<'a>,
     index: gix::worktree::IndexPersistedOrInMemory,
 }
 
-impl<'a> Reader<'a> {
-    fn new(repository: &'a Repository, ctx: &'a Context) -> Result<Self, ToolError> {
+impl<'a> ContentReader<'a> {
+    fn new(repository: &'a Repository, ctx: &'a ToolContext) -> Result<Self, ToolError> {
         let (pipeline, index) =
             repository.gix.filter_pipeline(None).map_err(|e| failed("read the attributes of files", e))?;
         Ok(Self { ctx, repository, pipeline, index })
     }
 
     /// Content that is stored.
-    fn stored(&self, side: &Side) -> Result<Content, String> {
+    fn stored(&self, side: &IndexFile) -> Result<Content, String> {
         let content = |bytes| Content { mode: side.mode, id: side.id, bytes };
         if side.mode == Mode::COMMIT {
             return Ok(content(Some(format!("Subproject commit {}\n", side.id).into_bytes())));

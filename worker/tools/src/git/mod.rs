@@ -9,7 +9,7 @@ use gix::bstr::{BStr, ByteSlice as _};
 use serde_json::{Map, Value};
 
 use super::search::REST_MAX;
-use super::{HEAD, Output, ToolError};
+use super::{HEAD, ToolError, ToolResult};
 
 pub mod diff;
 mod repository;
@@ -17,13 +17,13 @@ pub mod status;
 mod unified;
 
 /// A text as a result's `content`, of which so many bytes are shown; what there is no room for is kept elsewhere (S0-44).
-struct Text {
+struct GitText {
     bytes: Vec<u8>,
     /// There was more than is kept.
     lost: bool,
 }
 
-impl Text {
+impl GitText {
     fn new() -> Self {
         Self { bytes: Vec::new(), lost: false }
     }
@@ -43,7 +43,7 @@ impl Text {
     }
 
     /// The result, with the text in its place.
-    fn into_output(self, mut data: Map<String, Value>, most: usize) -> Output {
+    fn into_output(self, mut data: Map<String, Value>, most: usize) -> ToolResult {
         let is_text = std::str::from_utf8(&self.bytes).is_ok();
         let text = String::from_utf8_lossy(&self.bytes);
         let at = text.floor_char_boundary(most.min(text.len()));
@@ -53,7 +53,7 @@ impl Text {
         if !is_text {
             data.insert("lossy".to_owned(), true.into());
         }
-        Output { data: Value::Object(data), truncated, rest: rest.as_bytes().to_vec(), lost: self.lost }
+        ToolResult { data: Value::Object(data), truncated, rest: rest.as_bytes().to_vec(), lost: self.lost }
     }
 }
 

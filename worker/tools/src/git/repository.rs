@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use gix::bstr::{BString, ByteSlice as _};
 
-use super::super::{Context, FileKind, Links, ToolError};
+use super::super::{FileKind, LinkTreatment, ToolContext, ToolError};
 use super::failed;
 
 /// The largest file of settings or patterns that is read, bytes.
@@ -44,7 +44,7 @@ impl Repository {
     ///
     /// # Errors
     /// If there is none, or it is not one that can be read.
-    pub(super) fn of(ctx: &Context) -> Result<Self, ToolError> {
+    pub(super) fn of(ctx: &ToolContext) -> Result<Self, ToolError> {
         let (top, part) = found(ctx)?;
         require_patterns(&top)?;
         let gix = opened(ctx, &top.join(".git"))?;
@@ -72,7 +72,7 @@ impl Repository {
 }
 
 /// Opens what `.git` is or names, if all of it may be read.
-fn opened(ctx: &Context, at: &Path) -> Result<gix::Repository, ToolError> {
+fn opened(ctx: &ToolContext, at: &Path) -> Result<gix::Repository, ToolError> {
     let directory = git_directory(at)?;
     let common = common_directory(&directory)?;
     require_granted(ctx, at, &directory)?;
@@ -94,7 +94,7 @@ fn opened(ctx: &Context, at: &Path) -> Result<gix::Repository, ToolError> {
 }
 
 /// The top of the working tree, and where the call's path lies in it.
-fn found(ctx: &Context) -> Result<(PathBuf, PathBuf), ToolError> {
+fn found(ctx: &ToolContext) -> Result<(PathBuf, PathBuf), ToolError> {
     let path = ctx.path.as_path();
     let most = ctx.paths.get(1).unwrap_or(&ctx.path).as_path();
     for directory in path.ancestors().take_while(|directory| directory.starts_with(most)) {
@@ -114,8 +114,8 @@ fn found(ctx: &Context) -> Result<(PathBuf, PathBuf), ToolError> {
 /// The directory that `.git` is, or that it names as a file.
 fn git_directory(at: &Path) -> Result<PathBuf, ToolError> {
     match kind_of(at)? {
-        Kind::Directory => Ok(at.to_owned()),
-        Kind::File(size) if size <= 4096 => {
+        PathKind::Directory => Ok(at.to_owned()),
+        PathKind::File(size) if size <= 4096 => {
             let text = fs::read(at).map_err(|source| ToolError::Open { path: at.into(), source })?;
             let named = text.strip_prefix(b"gitdir:").map(|rest| rest.trim());
             let named =
@@ -123,8 +123,8 @@ fn git_directory(at: &Path) -> Result<PathBuf, ToolError> {
             let above = at.parent().unwrap_or(Path::new("/"));
             Ok(above.join(OsStr::from_bytes(named)))
         }
-        Kind::File(_) => Err(failed("open the repository", "`.git` is a long file")),
-        Kind::Other(what) => Err(ToolError::NotRegular { path: at.into(), what }),
+        PathKind::File(_) => Err(failed("open the repository", "`.git` is a long file")),
+        PathKind::Other(what) => Err(ToolError::NotRegular { path: at.into(), what }),
     }
 }
 
@@ -132,13 +132,13 @@ fn git_directory(at: &Path) -> Result<PathBuf, ToolError> {
 fn common_directory(directory: &Path) -> Result<PathBuf, ToolError> {
     let at = directory.join("commondir");
     match kind_of(&at) {
-        Ok(Kind::File(size)) if size <= 4096 => {
+        Ok(PathKind::File(size)) if size <= 4096 => {
             let text = fs::read(&at).map_err(|source| ToolError::Open { path: at.into(), source })?;
             Ok(directory.join(OsStr::from_bytes(text.trim_end())))
         }
-        Ok(Kind::File(_)) => Err(failed("open the repository", "`commondir` is a long file")),
-        Ok(Kind::Directory) => Err(failed("open the repository", "`commondir` is a directory")),
-        Ok(Kind::Other(what)) => Err(ToolError::NotRegular { path: at.into(), what }),
+        Ok(PathKind::File(_)) => Err(failed("open the repository", "`commondir` is a long file")),
+        Ok(PathKind::Directory) => Err(failed("open the repository", "`commondir` is a directory")),
+        Ok(PathKind::Other(what)) => Err(ToolError::NotRegular { path: at.into(), what }),
         Err(ToolError::Open { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(directory.to_owned())
         }
@@ -147,16 +147,16 @@ fn common_directory(directory: &Path) -> Result<PathBuf, ToolError> {
 }
 
 /// Repositories take objects from other directories, which those name in turn: each of them has to be granted as its own are.
-fn require_alternates(ctx: &Context, objects: &Path) -> Result<(), ToolError> {
+fn require_alternates(ctx: &ToolContext, objects: &Path) -> Result<(), ToolError> {
     let mut seen = Vec::new();
     let mut left = vec![objects.to_owned()];
     while let Some(at) = left.pop() {
         let list = at.join("info/alternates");
         match kind_of(&list) {
-            Ok(Kind::File(size)) if size <= ALTERNATES_SIZE_MAX => {}
-            Ok(Kind::File(_)) => return Err(failed("open the repository", "`info/alternates` is a long file")),
-            Ok(Kind::Directory) => continue,
-            Ok(Kind::Other(what)) => return Err(ToolError::NotRegular { path: list.into(), what }),
+            Ok(PathKind::File(size)) if size <= ALTERNATES_SIZE_MAX => {}
+            Ok(PathKind::File(_)) => return Err(failed("open the repository", "`info/alternates` is a long file")),
+            Ok(PathKind::Directory) => continue,
+            Ok(PathKind::Other(what)) => return Err(ToolError::NotRegular { path: list.into(), what }),
             // What is not there, or not visible, names nothing to the library either.
             Err(_unreadable) => continue,
         }
@@ -192,10 +192,10 @@ fn not_granted(path: PathBuf) -> ToolError {
 }
 
 /// Rules that have judged names hold for the directory with the objects as well: who may not read that sees nothing of them.
-fn require_granted(ctx: &Context, at: &Path, directory: &Path) -> Result<(), ToolError> {
+fn require_granted(ctx: &ToolContext, at: &Path, directory: &Path) -> Result<(), ToolError> {
     let real =
         fs::canonicalize(directory).map_err(|source| ToolError::Open { path: directory.to_owned().into(), source })?;
-    if ctx.links == Links::Refused && at == directory && real != at {
+    if ctx.links == LinkTreatment::Refused && at == directory && real != at {
         return Err(ToolError::ByLink { path: at.into(), real: real.into() });
     }
     if ctx.may_tell_of(&real.join("HEAD")) && ctx.may_tell_of(&real.join("objects/pack/one")) {
@@ -206,7 +206,7 @@ fn require_granted(ctx: &Context, at: &Path, directory: &Path) -> Result<(), Too
 
 /// Refuses what would hold the reader. What the library opens as it is must not keep it waiting, and not be without
 /// end: it opens files as git does. Nor may a link in it lead to what is not granted.
-fn require_readable(ctx: &Context, directory: &Path) -> Result<(), ToolError> {
+fn require_readable(ctx: &ToolContext, directory: &Path) -> Result<(), ToolError> {
     // Of other working trees and of submodules, and what nobody here reads.
     let skipped = ["modules", "worktrees", "hooks", "lfs", "logs"];
     let mut seen = 0;
@@ -276,37 +276,37 @@ fn require_patterns(top: &Path) -> Result<(), ToolError> {
 }
 
 /// Kind of what a path leads to.
-enum Kind {
+enum PathKind {
     Directory,
     File(u64),
     Other(FileKind),
 }
 
-fn kind_of(path: &Path) -> Result<Kind, ToolError> {
+fn kind_of(path: &Path) -> Result<PathKind, ToolError> {
     let about = fs::metadata(path).map_err(|source| ToolError::Open { path: path.into(), source })?;
     Ok(match FileKind::of_other(about.mode()) {
-        None => Kind::File(about.len()),
-        Some(FileKind::Directory) => Kind::Directory,
-        Some(what) => Kind::Other(what),
+        None => PathKind::File(about.len()),
+        Some(FileKind::Directory) => PathKind::Directory,
+        Some(what) => PathKind::Other(what),
     })
 }
 
 fn require_bounded(path: &Path, most: u64) -> Result<(), ToolError> {
     match kind_of(path) {
         // An opening of a socket fails at once, and git's own monitor has one here.
-        Ok(Kind::Directory | Kind::Other(FileKind::Socket)) => Ok(()),
-        Ok(Kind::File(size)) if size <= most => Ok(()),
-        Ok(Kind::File(size)) => {
+        Ok(PathKind::Directory | PathKind::Other(FileKind::Socket)) => Ok(()),
+        Ok(PathKind::File(size)) if size <= most => Ok(()),
+        Ok(PathKind::File(size)) => {
             let name = HostPath::from(path);
             Err(failed("open the repository", format!("{name} has {size} bytes, more than the {most} that are read")))
         }
-        Ok(Kind::Other(what)) => Err(ToolError::NotRegular { path: path.into(), what }),
+        Ok(PathKind::Other(what)) => Err(ToolError::NotRegular { path: path.into(), what }),
         // A link that leads nowhere, or where nothing was granted: opening it fails too.
         Err(_unreadable) => Ok(()),
     }
 }
 
 /// The commit that a submodule is at, if it is there and can be read.
-pub(super) fn head_of(ctx: &Context, top: &Path) -> Option<gix::ObjectId> {
+pub(super) fn head_of(ctx: &ToolContext, top: &Path) -> Option<gix::ObjectId> {
     opened(ctx, &top.join(".git")).ok()?.head_id().ok().map(gix::Id::detach)
 }

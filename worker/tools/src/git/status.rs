@@ -12,9 +12,9 @@ use gix::status::plumbing::index_as_worktree::{Change as TreeChange, Conflict, E
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, Recorder};
 use serde_json::{Map, Value, json};
 
-use super::super::{Context, Contract, Kind, Output, ToolError};
+use super::super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult};
 use super::repository::Repository;
-use super::{Blanks, Text, failed, name, quoted};
+use super::{Blanks, GitText, failed, name, quoted};
 
 /// The name.
 pub const NAME: &str = "git_status";
@@ -30,7 +30,7 @@ pub const CONTRACT: Contract = Contract {
         if it was written since it was staged. Nothing is changed.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -100,11 +100,11 @@ const COMMITS_MAX: usize = 100_000;
 ///
 /// # Errors
 /// If there is no repository, or it cannot be read.
-pub fn run(_: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(_: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let repository = Repository::of(ctx)?;
     let branch = Branch::of(&repository.gix)?;
-    let changes = Changes::of(&repository, ctx, Untracked::Shown)?;
-    let mut text = Text::new();
+    let changes = StatusChanges::of(&repository, ctx, Untracked::Shown)?;
+    let mut text = GitText::new();
     text.add(format!("## {}\n", branch.line()).as_bytes());
     let all = changes.in_order();
     all.iter().for_each(|change| text.add(&change.line()));
@@ -112,7 +112,7 @@ pub fn run(_: &Value, ctx: &Context) -> Result<Output, ToolError> {
     super::super::name_path(&mut data, &repository.top.clone().into());
     data.insert("branch".to_owned(), branch.data());
     data.insert("clean".to_owned(), all.is_empty().into());
-    data.insert("entries".to_owned(), all.iter().take(ENTRIES_MAX).map(Change::data).collect());
+    data.insert("entries".to_owned(), all.iter().take(ENTRIES_MAX).map(PorcelainLine::data).collect());
     let mut output = text.into_output(data, ctx.limit);
     output.truncated |= all.len() > ENTRIES_MAX;
     Ok(output)
@@ -122,14 +122,14 @@ pub fn run(_: &Value, ctx: &Context) -> Result<Output, ToolError> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(in super::super) fn summary(ctx: &Context) -> Result<Option<Value>, ToolError> {
+pub(in super::super) fn summary(ctx: &ToolContext) -> Result<Option<Value>, ToolError> {
     let repository = match Repository::of(ctx) {
         Ok(repository) => repository,
         Err(ToolError::NoRepository { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
     let branch = Branch::of(&repository.gix)?;
-    let changes = Changes::of(&repository, ctx, Untracked::Shown)?;
+    let changes = StatusChanges::of(&repository, ctx, Untracked::Shown)?;
     let mut data = Map::new();
     super::super::name_path(&mut data, &repository.top.clone().into());
     data.insert("branch".to_owned(), branch.data());
@@ -252,7 +252,7 @@ pub(super) enum Untracked {
 
 /// A file of an index: what it is, and where its content is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct IndexFile {
     pub(super) mode: Mode,
     pub(super) id: gix::ObjectId,
 }
@@ -263,8 +263,8 @@ pub(super) struct Staged {
     pub(super) path: BString,
     /// Earlier name of it.
     pub(super) from: Option<BString>,
-    pub(super) old: Option<Side>,
-    pub(super) new: Option<Side>,
+    pub(super) old: Option<IndexFile>,
+    pub(super) new: Option<IndexFile>,
 }
 
 impl Staged {
@@ -299,14 +299,14 @@ fn kind(mode: Mode) -> Mode {
 #[derive(Debug, Clone)]
 pub(super) struct Worktree {
     pub(super) path: BString,
-    pub(super) what: What,
+    pub(super) what: FileChange,
     /// Side that is staged; `None` for what is unmerged or not tracked.
-    pub(super) staged: Option<Side>,
+    pub(super) staged: Option<IndexFile>,
 }
 
 /// Change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum FileChange {
     Modified,
     Deleted,
     Type,
@@ -317,14 +317,14 @@ pub(super) enum What {
 }
 
 /// All that has changed.
-pub(super) struct Changes {
+pub(super) struct StatusChanges {
     pub(super) staged: Vec<Staged>,
     pub(super) worktree: Vec<Worktree>,
 }
 
-impl Changes {
+impl StatusChanges {
     /// Compares HEAD, the index and the working tree.
-    pub(super) fn of(repository: &Repository, ctx: &Context, untracked: Untracked) -> Result<Self, ToolError> {
+    pub(super) fn of(repository: &Repository, ctx: &ToolContext, untracked: Untracked) -> Result<Self, ToolError> {
         let index = repository.gix.index_or_empty().map_err(|e| failed("read the index", e))?;
         let staged = staged(repository, &index)?;
         let may_tell_of = |path: &BString| ctx.may_tell_of(&repository.place(path));
@@ -332,7 +332,7 @@ impl Changes {
         let mut worktree = worktree(repository, ctx, &index, untracked)?;
         let is_unmerged = |path: &BString| index.entry_range(path.as_bstr()).is_some();
         // The library does not count them as tracked.
-        worktree.retain(|change| change.what != What::Untracked || !is_unmerged(&change.path));
+        worktree.retain(|change| change.what != FileChange::Untracked || !is_unmerged(&change.path));
         worktree.retain(|change| may_tell_of(&change.path));
         staged.sort_by(|a, b| a.path.cmp(&b.path));
         worktree.sort_by(|a, b| a.path.cmp(&b.path));
@@ -340,20 +340,20 @@ impl Changes {
     }
 
     /// A line for each file: those that are tracked first, each group by its paths.
-    fn in_order(self) -> Vec<Change> {
-        let mut tracked: BTreeMap<BString, Change> = BTreeMap::new();
+    fn in_order(self) -> Vec<PorcelainLine> {
+        let mut tracked: BTreeMap<BString, PorcelainLine> = BTreeMap::new();
         let mut untracked = Vec::new();
         for staged in self.staged {
             let (index, from) = (staged.letter(), staged.from);
-            tracked.insert(staged.path.clone(), Change { path: staged.path, from, index, worktree: ' ' });
+            tracked.insert(staged.path.clone(), PorcelainLine { path: staged.path, from, index, worktree: ' ' });
         }
         for file in self.worktree {
             let (index, worktree) = file.what.letters();
-            if file.what == What::Untracked {
-                untracked.push(Change { path: file.path, from: None, index, worktree });
+            if file.what == FileChange::Untracked {
+                untracked.push(PorcelainLine { path: file.path, from: None, index, worktree });
                 continue;
             }
-            let both = Change { path: file.path.clone(), from: None, index, worktree };
+            let both = PorcelainLine { path: file.path.clone(), from: None, index, worktree };
             let change = tracked.entry(file.path).or_insert(both);
             change.worktree = worktree;
             if index != ' ' {
@@ -364,7 +364,7 @@ impl Changes {
     }
 }
 
-impl What {
+impl FileChange {
     /// As the porcelain has them: for the index and for the working tree.
     fn letters(self) -> (char, char) {
         match self {
@@ -385,14 +385,14 @@ impl What {
 }
 
 /// A line of the porcelain.
-struct Change {
+struct PorcelainLine {
     path: BString,
     from: Option<BString>,
     index: char,
     worktree: char,
 }
 
-impl Change {
+impl PorcelainLine {
     fn line(&self) -> Vec<u8> {
         let mut line = format!("{}{} ", self.index, self.worktree).into_bytes();
         if let Some(from) = &self.from {
@@ -436,7 +436,7 @@ fn staged(repository: &Repository, index: &gix::index::State) -> Result<Vec<Stag
 }
 
 fn one(change: ChangeRef<'_, '_>) -> Staged {
-    let side = |mode, id: &gix::oid| Some(Side { mode, id: id.to_owned() });
+    let side = |mode, id: &gix::oid| Some(IndexFile { mode, id: id.to_owned() });
     match change {
         ChangeRef::Addition { location, entry_mode, id, .. } => {
             Staged { path: location.into_owned(), from: None, old: None, new: side(entry_mode, &id) }
@@ -462,7 +462,7 @@ fn one(change: ChangeRef<'_, '_>) -> Staged {
 /// The index against the working tree.
 fn worktree(
     repository: &Repository,
-    ctx: &Context,
+    ctx: &ToolContext,
     index: &gix::index::State,
     untracked: Untracked,
 ) -> Result<Vec<Worktree>, ToolError> {
@@ -499,16 +499,16 @@ fn told(entry: Entry<'_, (), ()>) -> Option<Worktree> {
     match entry {
         Entry::Modification { entry, rela_path, status, .. } => {
             let (what, is_merged) = match status {
-                EntryStatus::Conflict { summary, .. } => (What::Unmerged(summary), false),
-                EntryStatus::Change(TreeChange::Removed) => (What::Deleted, true),
-                EntryStatus::Change(TreeChange::Type { .. }) => (What::Type, true),
+                EntryStatus::Conflict { summary, .. } => (FileChange::Unmerged(summary), false),
+                EntryStatus::Change(TreeChange::Removed) => (FileChange::Deleted, true),
+                EntryStatus::Change(TreeChange::Type { .. }) => (FileChange::Type, true),
                 EntryStatus::Change(TreeChange::Modification { .. } | TreeChange::SubmoduleModification(())) => {
-                    (What::Modified, true)
+                    (FileChange::Modified, true)
                 }
                 EntryStatus::NeedsUpdate(_) => return None,
-                EntryStatus::IntentToAdd => (What::Intended, true),
+                EntryStatus::IntentToAdd => (FileChange::Intended, true),
             };
-            let staged = is_merged.then_some(Side { mode: entry.mode, id: entry.id });
+            let staged = is_merged.then_some(IndexFile { mode: entry.mode, id: entry.id });
             Some(Worktree { path: rela_path.to_owned(), what, staged })
         }
         Entry::DirectoryContents { entry, .. } => {
@@ -519,7 +519,7 @@ fn told(entry: Entry<'_, (), ()>) -> Option<Worktree> {
                 Some(gix::dir::entry::Kind::File | gix::dir::entry::Kind::Symlink) | None => {}
             }
             let is_untracked = entry.status == gix::dir::entry::Status::Untracked;
-            is_untracked.then_some(Worktree { path, what: What::Untracked, staged: None })
+            is_untracked.then_some(Worktree { path, what: FileChange::Untracked, staged: None })
         }
         // Renames are looked for among staged files alone.
         Entry::Rewrite { .. } => None,
@@ -548,7 +548,7 @@ impl CompareBlobs for Compare {
 /// open another repository, with settings of its own.
 #[derive(Clone)]
 struct Submodules<'a> {
-    ctx: &'a Context,
+    ctx: &'a ToolContext,
     top: &'a std::path::Path,
 }
 

@@ -12,14 +12,14 @@ use callgate_policy::failure::ErrorCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::super::{Context, FileKind, Output, ToolError, run};
+use super::super::{FileKind, ToolContext, ToolError, ToolResult, run};
 
 /// A repository in a directory of its own.
-struct Place {
+struct TestRepository {
     directory: TempDir,
 }
 
-impl Place {
+impl TestRepository {
     fn new() -> Self {
         let place = Self { directory: TempDir::new().unwrap() };
         place.git(&["init", "-q", "-b", "main"]);
@@ -62,18 +62,18 @@ impl Place {
         self.git(&["commit", "-q", "--allow-empty", "-m", "one"]);
     }
 
-    fn context(&self, path: &str) -> Context {
+    fn context(&self, path: &str) -> ToolContext {
         let path = self.top().join(path).into();
-        let mut ctx = Context::new(path, 200 * 1024);
+        let mut ctx = ToolContext::new(path, 200 * 1024);
         ctx.paths.push(self.top().into());
         ctx
     }
 
-    fn status(&self) -> Output {
+    fn status(&self) -> ToolResult {
         run("git_status", &json!({}), &self.context("")).unwrap()
     }
 
-    fn diff(&self, args: &Value) -> Output {
+    fn diff(&self, args: &Value) -> ToolResult {
         run("git_diff", args, &self.context("")).unwrap()
     }
 
@@ -118,14 +118,14 @@ impl Place {
     }
 }
 
-fn content(output: &Output) -> &str {
+fn content(output: &ToolResult) -> &str {
     output.data["content"].as_str().unwrap()
 }
 
 /// S2-14, S2-15, X2-18: what git prints, of all that can become of a file.
 #[test]
 fn s2_14_s2_15_what_git_prints() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.is_as_git_says();
     let lines: String = (1..=60).map(|n| format!("fn line{n}() {{\n    {n}\n}}\n")).collect();
     for name in
@@ -191,7 +191,7 @@ fn s2_14_s2_15_what_git_prints() {
 /// S2-14: branches that follow others, and heads on none.
 #[test]
 fn s2_14_branches() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.commit();
     place.git(&["config", "remote.origin.url", "https://example.com/x"]);
     place.git(&["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"]);
@@ -226,7 +226,7 @@ fn s2_14_branches() {
 /// S2-14: files that two sides have changed.
 #[test]
 fn s2_14_conflicts() {
-    let place = Place::new();
+    let place = TestRepository::new();
     for name in ["both", "ours", "theirs"] {
         place.write(name, "one\n");
     }
@@ -254,7 +254,7 @@ fn s2_14_conflicts() {
 /// S2-14, S2-15: a part of the tree, found from below; another working tree; a submodule.
 #[test]
 fn s2_14_parts_and_other_working_trees() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.write("a/file", "one\n");
     place.write("b/[x]*", "one\n");
     place.write("b/xx", "one\n");
@@ -272,15 +272,18 @@ fn s2_14_parts_and_other_working_trees() {
     place.git(&["worktree", "add", "-q", "other"]);
     place.write("other/a/file", "three\n");
     let status = run("git_status", &json!({}), &place.context("other")).unwrap();
-    assert_eq!(content(&status), Place::git_in(&place.top().join("other"), &["status", "--porcelain=v1", "-b"]));
+    assert_eq!(
+        content(&status),
+        TestRepository::git_in(&place.top().join("other"), &["status", "--porcelain=v1", "-b"])
+    );
     assert!(content(&status).contains(" M a/file"), "{status:?}");
 
-    let outer = Place::new();
+    let outer = TestRepository::new();
     let inner = place.top().display().to_string();
     outer.git(&["-c", "protocol.file.allow=always", "submodule", "add", "-q", &inner, "sub"]);
     outer.commit();
     outer.is_as_git_says();
-    Place::git_in(&outer.top().join("sub"), &["commit", "-q", "--allow-empty", "-m", "two"]);
+    TestRepository::git_in(&outer.top().join("sub"), &["commit", "-q", "--allow-empty", "-m", "two"]);
     outer.is_as_git_says();
     assert!(content(&outer.status()).contains(" M sub\n"));
 }
@@ -288,7 +291,7 @@ fn s2_14_parts_and_other_working_trees() {
 /// S2-14: lines that end as on other systems, as the repository's settings and attributes say.
 #[test]
 fn s2_14_ends_of_lines() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.write(".gitattributes", "*.txt text\n*.bin -text\n");
     place.write("a.txt", "one\ntwo\n");
     place.write("b.bin", "one\ntwo\n");
@@ -303,7 +306,7 @@ fn s2_14_ends_of_lines() {
 /// F4, F10, A18, C5: whatever a repository configures, nothing is started, nothing is read elsewhere, nothing is written.
 #[test]
 fn f4_f10_nothing_that_a_repository_configures_is_run() {
-    let place = Place::new();
+    let place = TestRepository::new();
     let ran = place.top().join("ran");
     let program = place.write("program", &format!("#!/bin/sh\ntouch {}\ncat\n", ran.display()));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -358,7 +361,7 @@ fn f4_f10_nothing_that_a_repository_configures_is_run() {
 /// S2-14: what is no repository, and where none is looked for.
 #[test]
 fn s2_14_a_repository_above_the_workspace_is_not_looked_for() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.write("inside/file", "");
     let mut ctx = place.context("inside");
     assert!(run("git_status", &json!({}), &ctx).is_ok(), "the control");
@@ -369,7 +372,7 @@ fn s2_14_a_repository_above_the_workspace_is_not_looked_for() {
     // F1: one without a working tree under any name is none either.
     let bare = place.top().join("bare");
     place.git(&["init", "-q", "--bare", "bare"]);
-    let ctx = Context::new(bare.into(), 1000);
+    let ctx = ToolContext::new(bare.into(), 1000);
     assert!(matches!(run("git_diff", &json!({}), &ctx), Err(ToolError::NoRepository { .. })));
 }
 
@@ -389,7 +392,7 @@ fn what_would_block_is_refused() {
         "deep/.gitignore",
         ".gitmodules",
     ] {
-        let place = Place::new();
+        let place = TestRepository::new();
         place.write("deep/file", "");
         place.commit();
         let path = place.top().join(name);
@@ -402,7 +405,7 @@ fn what_would_block_is_refused() {
         }
     }
     // A file that was tracked is another thing now: that is said, and nothing is opened.
-    let place = Place::new();
+    let place = TestRepository::new();
     let path = place.write("file", "text\n");
     place.commit();
     fs::remove_file(&path).unwrap();
@@ -415,7 +418,7 @@ fn what_would_block_is_refused() {
 /// X2-18: of 40,000 characters the rest is kept; a long content is not compared.
 #[test]
 fn x2_18_bounds() {
-    let place = Place::new();
+    let place = TestRepository::new();
     let lines: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
     place.write("long", "");
     place.write("huge", "");
@@ -437,7 +440,7 @@ fn x2_18_bounds() {
 /// Where only parts are granted, nothing is told of the others, nor of a repository whose objects are not granted.
 #[test]
 fn only_what_is_granted_is_told() {
-    let place = Place::new();
+    let place = TestRepository::new();
     for name in ["src/a", "secret/b"] {
         place.write(name, "one\n");
     }
@@ -463,16 +466,16 @@ fn only_what_is_granted_is_told() {
 /// Objects come from granted directories alone, whatever names others: an alternate, an alternate's alternate, or a link.
 #[test]
 fn objects_elsewhere_are_granted_like_the_others() {
-    let place = Place::new();
+    let place = TestRepository::new();
     let [public, private] = ["pub", "private"].map(|name| place.top().join(name));
     for directory in [&public, &private] {
         fs::create_dir(directory).unwrap();
-        Place::git_in(directory, &["init", "-q", "-b", "main"]);
+        TestRepository::git_in(directory, &["init", "-q", "-b", "main"]);
     }
     fs::write(private.join("key"), "TOP-SECRET\n").unwrap();
-    Place::git_in(&private, &["add", "key"]);
-    let id = Place::git_in(&private, &["rev-parse", ":key"]).trim().to_owned();
-    Place::git_in(&public, &["update-index", "--add", "--cacheinfo", &format!("100644,{id},key")]);
+    TestRepository::git_in(&private, &["add", "key"]);
+    let id = TestRepository::git_in(&private, &["rev-parse", ":key"]).trim().to_owned();
+    TestRepository::git_in(&public, &["update-index", "--add", "--cacheinfo", &format!("100644,{id},key")]);
     let region =
         |directory: &Path| callgate_policy::pattern::PathPattern::subtree(&directory.to_owned().into()).unwrap().into();
     let diff = |granted: &[&Path]| {
@@ -531,7 +534,7 @@ fn objects_elsewhere_are_granted_like_the_others() {
 /// A rename across what is granted tells only the end that is granted: an addition, or a deletion.
 #[test]
 fn a_rename_tells_nothing_of_its_other_end() {
-    let place = Place::new();
+    let place = TestRepository::new();
     place.write("priv/key", &"a line that stays\n".repeat(30));
     place.commit();
     place.git(&["mv", "priv/key", "here"]);

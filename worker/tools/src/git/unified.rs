@@ -8,12 +8,12 @@ use gix::diff::blob::{Algorithm, Diff, InternedInput, Token, diff_with_slider_he
 const FUNCTION_MAX: usize = 80;
 
 /// Texts that are compared.
-pub(super) struct Compared<'a> {
+pub(super) struct ComparedTexts<'a> {
     input: InternedInput<&'a [u8]>,
     diff: Diff,
 }
 
-impl<'a> Compared<'a> {
+impl<'a> ComparedTexts<'a> {
     /// Compares line by line, by git's default algorithm.
     pub(super) fn new(old: &'a [u8], new: &'a [u8]) -> Self {
         let input = InternedInput::new(old, new);
@@ -124,7 +124,7 @@ struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    fn above(&mut self, compared: &Compared<'a>, start: u32) -> Option<&'a [u8]> {
+    fn above(&mut self, compared: &ComparedTexts<'a>, start: u32) -> Option<&'a [u8]> {
         let begins = |line: &[u8]| line.first().is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, b'_' | b'$'));
         let lines = (self.looked..start).rev().map(|line| compared.line(compared.input.before[index(line)]));
         if let Some(line) = lines.into_iter().find(|line| begins(line)) {

@@ -19,7 +19,7 @@ pub use self::error::LspError;
 pub(super) use self::error::last_words;
 use self::talk::Talk;
 use super::arguments::{flag, integer, is_told, required_text, text};
-use super::{Context, Contract, HEAD, Kind, Output, ToolError, name_path, read};
+use super::{Contract, HEAD, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, read};
 
 /// The name.
 pub const NAME: &str = "lsp";
@@ -34,7 +34,7 @@ pub const CONTRACT: Contract = Contract {
         changes nothing. A long result is cut: the first part is then `head` instead of `found`, or of `content`.",
     schema: SCHEMA,
     output: OUTPUT,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
@@ -134,38 +134,38 @@ const MESSAGE_MAX: usize = 2000;
 ///
 /// # Errors
 /// An argument that makes no sense, a file that cannot be read, a server that does not answer.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let server = required_text(args, SERVER)?;
     let failed = |why: LspError, words: String| ToolError::LanguageServer { server: server.to_owned(), why, words };
     let peer = ctx.peer.as_deref().ok_or_else(|| failed(LspError::Absent, String::new()))?;
     let source = source(ctx, &ctx.path)?;
-    let question = Question::of(args, &source)?;
+    let question = LspQuestion::of(args, &source)?;
     let root = ctx.paths.get(1).unwrap_or(&ctx.path);
     let time = integer(args, TIME, 0, "milliseconds")?.unwrap_or_default();
     let mut talk = Talk::new(peer, (root, &ctx.path), Instant::now() + Duration::from_millis(time));
     let answer = question.ask(&mut talk, (args, &source), &ctx.path);
     let answer = answer.map_err(|why| failed(why, talk.last_words()))?;
-    let mut places = Places { ctx, root, read: HashMap::new() };
+    let mut places = NamedPlaces { ctx, root, read: HashMap::new() };
     places.read.insert(ctx.path.clone(), Some(source));
     let mut data = Map::new();
     data.insert("operation".to_owned(), required_text(args, "operation")?.into());
     data.insert(SERVER.to_owned(), server.into());
     name_path(&mut data, &ctx.path);
     let truncated = match question {
-        Question::Hover(_) => content(&mut data, &hovered(&answer["contents"]), ctx.limit),
-        Question::Definition(_) | Question::References(..) => {
+        LspQuestion::Hover(_) => content(&mut data, &hovered(&answer["contents"]), ctx.limit),
+        LspQuestion::Definition(_) | LspQuestion::References(..) => {
             let mut found = places.locations(answer);
             found.dedup();
             entries(&mut data, found, ctx.limit)
         }
-        Question::Symbols => entries(&mut data, places.symbols(answer), ctx.limit),
-        Question::Diagnostics => entries(&mut data, places.diagnostics(answer), ctx.limit),
+        LspQuestion::Symbols => entries(&mut data, places.symbols(answer), ctx.limit),
+        LspQuestion::Diagnostics => entries(&mut data, places.diagnostics(answer), ctx.limit),
     };
-    Ok(Output::of(data.into(), truncated))
+    Ok(ToolResult::of(data.into(), truncated))
 }
 
 /// A file's text.
-fn source(ctx: &Context, path: &HostPath) -> Result<String, ToolError> {
+fn source(ctx: &ToolContext, path: &HostPath) -> Result<String, ToolError> {
     let (file, _) = read::open(path, ctx.links)?;
     let mut bytes = Vec::new();
     file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|source| ToolError::Read { path: path.clone(), source })?;
@@ -185,7 +185,7 @@ struct Position {
 
 /// Question to a server.
 #[derive(Debug, Clone, Copy)]
-enum Question {
+enum LspQuestion {
     Definition(Position),
     References(Position, bool),
     Hover(Position),
@@ -193,7 +193,7 @@ enum Question {
     Diagnostics,
 }
 
-impl Question {
+impl LspQuestion {
     fn of(args: &Value, source: &str) -> Result<Self, ToolError> {
         let operation = required_text(args, "operation")?;
         Ok(match operation {
@@ -269,14 +269,14 @@ fn position(args: &Value, source: &str) -> Result<Position, ToolError> {
 }
 
 /// The files in which a server has named places.
-struct Places<'a> {
-    ctx: &'a Context,
+struct NamedPlaces<'a> {
+    ctx: &'a ToolContext,
     root: &'a HostPath,
     /// Their texts; `None` for those that are not read.
     read: HashMap<HostPath, Option<String>>,
 }
 
-impl Places<'_> {
+impl NamedPlaces<'_> {
     /// The text of a file of the workspace. What a server names elsewhere is not opened.
     fn text(&mut self, path: &HostPath) -> Option<&str> {
         if !self.read.contains_key(path) {

@@ -12,15 +12,15 @@ use rustix::io::Errno;
 
 use super::error::PatchError;
 use super::hunks::LINES_MAX;
-use crate::write::{Making, Missing, Staged, Target};
-use crate::{FileKind, Links, ToolError, edit};
-use callgate_worker::sys::names::{self, Entry};
+use crate::write::{Making, MissingPath, StagedContent, WriteTarget};
+use crate::{FileKind, LinkTreatment, ToolError, edit};
+use callgate_worker::sys::names::{self, NamedEntry};
 
 /// Most bytes that are read and written for one patch, each.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Former content of a file.
-pub(super) struct Before {
+pub(super) struct FormerFile {
     pub(super) content: Vec<u8>,
     pub(super) mode: Mode,
 }
@@ -41,26 +41,26 @@ pub(super) enum After {
 
 /// A file that is changed, where it is.
 struct Taken<'p> {
-    target: Target<'p>,
-    before: Rc<Before>,
+    target: WriteTarget<'p>,
+    before: Rc<FormerFile>,
     stat: Stat,
 }
 
 /// All files of one patch.
-pub(super) struct Files<'p> {
-    links: Links,
+pub(super) struct PatchFiles<'p> {
+    links: LinkTreatment,
     taken: BTreeMap<&'p HostPath, Taken<'p>>,
     after: Vec<(&'p HostPath, After)>,
     bytes: (usize, usize),
 }
 
-impl<'p> Files<'p> {
-    pub(super) fn new(links: Links) -> Self {
+impl<'p> PatchFiles<'p> {
+    pub(super) fn new(links: LinkTreatment) -> Self {
         Self { links, taken: BTreeMap::new(), after: Vec::new(), bytes: (0, 0) }
     }
 
     /// Reads a file that stays as it is.
-    pub(super) fn read(&mut self, path: &'p HostPath) -> Result<Rc<Before>, ToolError> {
+    pub(super) fn read(&mut self, path: &'p HostPath) -> Result<Rc<FormerFile>, ToolError> {
         if let Some(taken) = self.taken.get(path) {
             return Ok(Rc::clone(&taken.before));
         }
@@ -69,18 +69,18 @@ impl<'p> Files<'p> {
     }
 
     /// Reads a file that is changed. It has to be one that may be written.
-    pub(super) fn take(&mut self, path: &'p HostPath) -> Result<Rc<Before>, ToolError> {
+    pub(super) fn take(&mut self, path: &'p HostPath) -> Result<Rc<FormerFile>, ToolError> {
         if let Some(taken) = self.taken.get(path) {
             return Ok(Rc::clone(&taken.before));
         }
-        let target = Target::find(path, Missing::IsAnError, self.links)?;
+        let target = WriteTarget::find(path, MissingPath::IsAnError, self.links)?;
         let (content, stat) = edit::content(&target, path)?;
         let before = self.before(content, &stat)?;
         self.taken.insert(path, Taken { target, before: Rc::clone(&before), stat });
         Ok(before)
     }
 
-    fn before(&mut self, content: Vec<u8>, stat: &Stat) -> Result<Rc<Before>, ToolError> {
+    fn before(&mut self, content: Vec<u8>, stat: &Stat) -> Result<Rc<FormerFile>, ToolError> {
         self.bytes.0 += content.len();
         if self.bytes.0 > BYTES_MAX {
             return Err(PatchError::TooLarge { what: "what the files hold", most: "64 MiB" }.into());
@@ -89,7 +89,7 @@ impl<'p> Files<'p> {
             return Err(PatchError::TooLarge { what: "a file of so many lines", most: "2000000 lines" }.into());
         }
         let mode = Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o1777);
-        Ok(Rc::new(Before { content, mode }))
+        Ok(Rc::new(FormerFile { content, mode }))
     }
 
     /// Says what a file is to be.
@@ -109,7 +109,7 @@ impl<'p> Files<'p> {
         for (path, after) in &self.after {
             self.look(path, after)?;
         }
-        carry_out(&self.acts()?, Act::require_unchanged)
+        carry_out(&self.acts()?, CommitAct::require_unchanged)
     }
 
     /// Commits without a look at what is there by now, as if that changed at the last moment.
@@ -119,7 +119,7 @@ impl<'p> Files<'p> {
     }
 
     /// Acts to carry out, in order.
-    fn acts(&mut self) -> Result<Vec<Act<'p>>, ToolError> {
+    fn acts(&mut self) -> Result<Vec<CommitAct<'p>>, ToolError> {
         let mut acts = Vec::new();
         for (path, after) in std::mem::take(&mut self.after) {
             acts.push(self.act(path, after)?);
@@ -156,12 +156,12 @@ impl<'p> Files<'p> {
         }
     }
 
-    fn act(&mut self, path: &'p HostPath, after: After) -> Result<Act<'p>, ToolError> {
+    fn act(&mut self, path: &'p HostPath, after: After) -> Result<CommitAct<'p>, ToolError> {
         let taken = self.taken.remove(path);
         let (target, before) = match taken {
             Some(Taken { target, before, stat }) => (target, Some((before, stat))),
             None => {
-                let target = Target::find(path, Missing::Made, self.links)?;
+                let target = WriteTarget::find(path, MissingPath::Made, self.links)?;
                 if target.replaces.is_some() {
                     return Err(PatchError::There { path: path.clone() }.into());
                 }
@@ -172,7 +172,7 @@ impl<'p> Files<'p> {
             After::Nothing => None,
             After::Content { content, mode, executable, .. } => Some((content, making(mode, executable))),
         };
-        Ok(Act { target, before, after })
+        Ok(CommitAct { target, before, after })
     }
 }
 
@@ -188,14 +188,14 @@ fn making(mode: Option<Mode>, executable: Option<bool>) -> Making {
 }
 
 /// Act on one name.
-struct Act<'p> {
-    target: Target<'p>,
-    before: Option<(Rc<Before>, Stat)>,
+struct CommitAct<'p> {
+    target: WriteTarget<'p>,
+    before: Option<(Rc<FormerFile>, Stat)>,
     after: Option<(Vec<u8>, Making)>,
 }
 
-impl Act<'_> {
-    fn stage(&self) -> Result<Option<Staged<'_>>, ToolError> {
+impl CommitAct<'_> {
+    fn stage(&self) -> Result<Option<StagedContent<'_>>, ToolError> {
         self.after.as_ref().map(|(content, making)| self.target.stage(&[content], *making)).transpose()
     }
 
@@ -203,7 +203,7 @@ impl Act<'_> {
         self.before.as_ref().map_or(Ok(()), |(_, stat)| self.target.require_unchanged(stat))
     }
 
-    fn carry_out(&self, staged: Option<Staged<'_>>) -> Result<(), ToolError> {
+    fn carry_out(&self, staged: Option<StagedContent<'_>>) -> Result<(), ToolError> {
         match staged {
             Some(staged) => staged.publish(),
             None => self.target.remove(),
@@ -218,11 +218,14 @@ impl Act<'_> {
     }
 }
 
-fn carry_out<'p>(acts: &[Act<'p>], look: impl Fn(&Act<'p>) -> Result<(), ToolError>) -> Result<(), ToolError> {
-    let mut staged = acts.iter().map(Act::stage).collect::<Result<Vec<_>, _>>()?;
+fn carry_out<'p>(
+    acts: &[CommitAct<'p>],
+    look: impl Fn(&CommitAct<'p>) -> Result<(), ToolError>,
+) -> Result<(), ToolError> {
+    let mut staged = acts.iter().map(CommitAct::stage).collect::<Result<Vec<_>, _>>()?;
     acts.iter().try_for_each(look)?;
     let taken = take_together(acts, &staged)?;
-    staged.iter_mut().take(taken).filter_map(Option::take).for_each(Staged::was_published);
+    staged.iter_mut().take(taken).filter_map(Option::take).for_each(StagedContent::was_published);
     for (number, act) in acts.iter().enumerate().skip(taken) {
         let Err(error) = act.carry_out(staged[number].take()) else { continue };
         // Their space is needed to put back what was there.
@@ -239,25 +242,25 @@ fn carry_out<'p>(acts: &[Act<'p>], look: impl Fn(&Act<'p>) -> Result<(), ToolErr
 
 /// Has the broker take all names in one step, so that a kill leaves all done or nothing. How many it took: none where it cannot,
 /// and fewer than there are where the kernel refused the next.
-fn take_together(acts: &[Act<'_>], staged: &[Option<Staged<'_>>]) -> Result<usize, ToolError> {
+fn take_together(acts: &[CommitAct<'_>], staged: &[Option<StagedContent<'_>>]) -> Result<usize, ToolError> {
     let name = |name: &OsStr| CString::new(name.as_bytes()).unwrap_or_default();
     let names: Vec<(CString, Option<CString>)> = acts
         .iter()
         .zip(staged)
-        .map(|(act, staged)| match staged.as_ref().and_then(Staged::name) {
+        .map(|(act, staged)| match staged.as_ref().and_then(StagedContent::name) {
             Some(temporary) => (name(temporary), Some(name(&act.target.name))),
             None => (name(&act.target.name), None),
         })
         .collect();
-    let flags = |staged: &Option<Staged<'_>>| match staged {
+    let flags = |staged: &Option<StagedContent<'_>>| match staged {
         Some(staged) if staged.is_new() => RenameFlags::NOREPLACE.bits(),
         Some(_) | None => 0,
     };
-    let entries: Vec<Entry<'_>> = acts
+    let entries: Vec<NamedEntry<'_>> = acts
         .iter()
         .zip(staged)
         .zip(&names)
-        .map(|((act, staged), (from, to))| Entry {
+        .map(|((act, staged), (from, to))| NamedEntry {
             directory: act.target.directory.as_fd(),
             from,
             to: to.as_deref(),

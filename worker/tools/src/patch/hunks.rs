@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::error::Misfit;
-use super::parse::{Hunk, Kind, Line};
+use super::parse::{Hunk, HunkLine, LineKind};
 
 /// Most comparisons of lines for one patch: repeated lines can cost any time.
 const COMPARISONS: usize = 200_000_000;
@@ -46,8 +46,8 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk<'_>], fuzz: usize) -> Result<A
             applied.moved.push((number, moved));
         }
         applied.fuzz = applied.fuzz.max(used);
-        applied.added += hunk.lines.iter().filter(|line| line.kind == Kind::Added).count();
-        applied.removed += hunk.lines.iter().filter(|line| line.kind == Kind::Removed).count();
+        applied.added += hunk.lines.iter().filter(|line| line.kind == LineKind::Added).count();
+        applied.removed += hunk.lines.iter().filter(|line| line.kind == LineKind::Removed).count();
     }
     applied.content = image.lines.into_iter().fold(Vec::with_capacity(content.len()), |mut content, (line, _)| {
         content.extend_from_slice(&line);
@@ -85,7 +85,7 @@ struct Image<'c> {
 }
 
 /// A hunk's lines in order to be put somewhere.
-struct Side<'h> {
+struct HunkSide<'h> {
     before: Vec<Cow<'h, [u8]>>,
     after: Vec<Cow<'h, [u8]>>,
     /// How many lines of context are at the beginning and at the end.
@@ -105,7 +105,7 @@ impl<'c> Image<'c> {
     /// Meaning of a hunk's line ends, if the file consistently has others.
     fn line_ends(&self, hunk: &Hunk<'_>) -> Option<LineEnds> {
         let mut ended = hunk.lines.iter().filter(|line| line.text.ends_with(b"\n"));
-        let is_crlf = |line: &Line<'_>| line.text.ends_with(b"\r\n");
+        let is_crlf = |line: &HunkLine<'_>| line.text.ends_with(b"\r\n");
         if self.is_crlf && !ended.any(is_crlf) {
             return Some(LineEnds::ToCrLf);
         }
@@ -117,10 +117,10 @@ impl<'c> Image<'c> {
     where
         'h: 'c,
     {
-        let side = Side::of(hunk, line_ends);
+        let side = HunkSide::of(hunk, line_ends);
         let wanted = hunk.new_start.saturating_sub(1);
         let (place, dropped) = self.find(hunk, &side, wanted, fuzz)?;
-        let Side { before, after, .. } = &side;
+        let HunkSide { before, after, .. } = &side;
         let (from, to) = (dropped.0, before.len() - dropped.1);
         let lines: Vec<_> = after[dropped.0..after.len() - dropped.1].iter().map(|line| (line.clone(), true)).collect();
         let end = place + (to - from);
@@ -142,11 +142,11 @@ impl<'c> Image<'c> {
     fn find(
         &mut self,
         hunk: &Hunk<'_>,
-        side: &Side<'_>,
+        side: &HunkSide<'_>,
         wanted: usize,
         fuzz: usize,
     ) -> Result<(usize, (usize, usize)), Misfit> {
-        let Side { before, leading, trailing, .. } = side;
+        let HunkSide { before, leading, trailing, .. } = side;
         if before.is_empty() && hunk.old_start != self.lines.len() && !(hunk.old_start == 0 && self.lines.is_empty()) {
             return Err(Misfit::NoContext);
         }
@@ -236,15 +236,15 @@ impl<'c> Image<'c> {
     }
 }
 
-impl<'h> Side<'h> {
+impl<'h> HunkSide<'h> {
     fn of(hunk: &Hunk<'h>, line_ends: LineEnds) -> Self {
-        let side = |other: Kind| -> Vec<Cow<'h, [u8]>> {
+        let side = |other: LineKind| -> Vec<Cow<'h, [u8]>> {
             hunk.lines.iter().filter(|line| line.kind != other).map(|line| line_ends.of(line.text)).collect()
         };
-        let is_context = |line: &&Line<'_>| line.kind == Kind::Context;
+        let is_context = |line: &&HunkLine<'_>| line.kind == LineKind::Context;
         Self {
-            before: side(Kind::Added),
-            after: side(Kind::Removed),
+            before: side(LineKind::Added),
+            after: side(LineKind::Removed),
             leading: hunk.lines.iter().take_while(is_context).count(),
             trailing: hunk.lines.iter().rev().take_while(is_context).count(),
         }

@@ -47,11 +47,11 @@ use callgate_policy::path::HostPath;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use self::commit::{After, Files};
+use self::commit::{After, PatchFiles};
 pub use self::error::{Misfit, PatchError};
 use self::parse::{Change, FILES_MAX, FilePatch};
 use super::arguments::{flag, integer, required_text, text};
-use super::{Context, Contract, Kind, Output, ToolError, name_path, results};
+use super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, results};
 
 /// The name of the tool.
 pub const NAME: &str = "apply_patch";
@@ -116,14 +116,14 @@ pub const CONTRACT: Contract = Contract {
         which hunks were not at the line that they name.",
     schema: PATCH_SCHEMA,
     output: results::PATCH,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
     files: None,
 };
 
 /// Which files a patch reads and writes, as it names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct PatchNames {
     /// Those that are read and stay as they are: what is copied.
     pub read: Vec<HostPath>,
     /// Those that are read, and changed, removed or renamed.
@@ -134,7 +134,7 @@ pub struct Names {
     pub is_more_than_an_edit: bool,
 }
 
-impl Names {
+impl PatchNames {
     /// All of them, in the order in which the plan has their paths.
     pub fn all(&self) -> impl Iterator<Item = &HostPath> {
         self.read.iter().chain(&self.change).chain(&self.write)
@@ -179,13 +179,13 @@ fn host_path(name: &[u8]) -> HostPath {
     HostPath::from(std::path::PathBuf::from(std::ffi::OsStr::from_bytes(name)))
 }
 
-/// Says which files `args["patch"]` names: [`Names`].
+/// Says which files `args["patch"]` names: [`PatchNames`].
 ///
 /// # Errors
 /// An argument that is not text, or a text that is no patch.
-pub fn read_names(args: &Value) -> Result<Output, ToolError> {
+pub fn read_names(args: &Value) -> Result<ToolResult, ToolError> {
     let text = complete(required_text(args, "patch")?);
-    Ok(Output::of(json!(Names::of(&parsed(&text)?)), false))
+    Ok(ToolResult::of(json!(PatchNames::of(&parsed(&text)?)), false))
 }
 
 /// A text whose last line was not ended: whoever writes JSON easily forgets that.
@@ -206,9 +206,9 @@ fn parsed(text: &str) -> Result<Vec<FilePatch<'_>>, PatchError> {
 ///
 /// The first thing that is wrong, with the file and the hunk. All files are as they were, unless the error says otherwise;
 /// directories that were made stay.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     for path in &ctx.paths {
-        Context { path: path.clone(), ..ctx.clone() }.refuse_links()?;
+        ToolContext { path: path.clone(), ..ctx.clone() }.refuse_links()?;
     }
     let wants = "a whole number from 0 to 50";
     let fuzz =
@@ -224,7 +224,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 }
 
 /// The path of each name that was checked.
-fn checked<'c>(args: &Value, ctx: &'c Context) -> BTreeMap<HostPath, &'c HostPath> {
+fn checked<'c>(args: &Value, ctx: &'c ToolContext) -> BTreeMap<HostPath, &'c HostPath> {
     let names: Vec<HostPath> = serde_json::from_value(args[CHECKED].clone()).unwrap_or_default();
     names.into_iter().zip(&ctx.paths).collect()
 }
@@ -233,14 +233,14 @@ fn apply(
     patches: &[FilePatch<'_>],
     args: &Value,
     (fuzz, create_if_missing): (usize, bool),
-    ctx: &Context,
-) -> Result<Output, ToolError> {
+    ctx: &ToolContext,
+) -> Result<ToolResult, ToolError> {
     let checked = checked(args, ctx);
     let path = |name: &[u8]| {
         let path = checked.get(&host_path(name)).copied();
         path.ok_or_else(|| ToolError::from(PatchError::NotChecked { name: parse::lossy(name) }))
     };
-    let mut files = Files::new(ctx.links);
+    let mut files = PatchFiles::new(ctx.links);
     let mut told = Vec::new();
     for patch in patches {
         let (old, new) = (path(&patch.old)?, path(&patch.new)?);
@@ -303,18 +303,18 @@ fn apply(
         files.leave(new, After::Content { content, mode, executable, is_new: !may_be_there })?;
     }
     files.commit()?;
-    Ok(Output::of(json!({ "files": told }), false))
+    Ok(ToolResult::of(json!({ "files": told }), false))
 }
 
 /// Writes whole files.
-fn write_all(changes: &[Value], ctx: &Context) -> Result<Output, ToolError> {
+fn write_all(changes: &[Value], ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     if changes.len() > FILES_MAX {
         return Err(PatchError::TooMany { most: FILES_MAX }.into());
     }
     if changes.len() != ctx.paths.len() {
         return Err(PatchError::NotChecked { name: "changes".to_owned() }.into());
     }
-    let mut files = Files::new(ctx.links);
+    let mut files = PatchFiles::new(ctx.links);
     let mut told = Vec::new();
     for (change, path) in changes.iter().zip(&ctx.paths) {
         let content = required_text(change, "content")?.as_bytes().to_vec();
@@ -330,5 +330,5 @@ fn write_all(changes: &[Value], ctx: &Context) -> Result<Output, ToolError> {
         files.leave(path, After::Content { content, mode, executable: None, is_new: mode.is_none() })?;
     }
     files.commit()?;
-    Ok(Output::of(json!({ "files": told }), false))
+    Ok(ToolResult::of(json!({ "files": told }), false))
 }

@@ -57,18 +57,18 @@ pub(super) struct Hunk<'p> {
     pub(super) old_count: usize,
     pub(super) new_start: usize,
     pub(super) new_count: usize,
-    pub(super) lines: Vec<Line<'p>>,
+    pub(super) lines: Vec<HunkLine<'p>>,
 }
 
 /// One line of a hunk, with its line end, unless the file has none there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Line<'p> {
-    pub(super) kind: Kind,
+pub(super) struct HunkLine<'p> {
+    pub(super) kind: LineKind,
     pub(super) text: &'p [u8],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Context,
     Removed,
     Added,
@@ -80,7 +80,7 @@ pub(super) enum Kind {
 /// [`PatchError`], with the line of the patch.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<FilePatch<'_>>, PatchError> {
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut reader = Reader { lines, at: 0 };
+    let mut reader = PatchReader { lines, at: 0 };
     let mut files = Vec::new();
     while let Some(file) = reader.next_file()? {
         if files.len() == FILES_MAX {
@@ -124,7 +124,7 @@ pub(super) fn lossy(name: &[u8]) -> String {
 /// The name before and the name after; `None` for `/dev/null`, or for one that is not said.
 type OldAndNew = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-struct Reader<'p> {
+struct PatchReader<'p> {
     lines: Vec<&'p [u8]>,
     at: usize,
 }
@@ -142,7 +142,7 @@ struct Headers {
     copy: OldAndNew,
 }
 
-impl<'p> Reader<'p> {
+impl<'p> PatchReader<'p> {
     fn peek(&self) -> Option<&'p [u8]> {
         self.lines.get(self.at).copied()
     }
@@ -412,7 +412,7 @@ impl<'p> Reader<'p> {
         };
         self.at += 1;
         let (mut old, mut new) = (old_count, new_count);
-        let mut lines: Vec<Line<'p>> = Vec::new();
+        let mut lines: Vec<HunkLine<'p>> = Vec::new();
         let mut changes = false;
         while old > 0 || new > 0 {
             let Some(line) = self.peek() else {
@@ -420,12 +420,12 @@ impl<'p> Reader<'p> {
             };
             let (kind, text) =
                 match line.first() {
-                    Some(b' ') => (Kind::Context, &line[1..]),
+                    Some(b' ') => (LineKind::Context, &line[1..]),
                     // A blank at the end of a line is easily lost.
-                    Some(b'\n') => (Kind::Context, line),
-                    Some(b'\r') if line == b"\r\n" => (Kind::Context, line),
-                    Some(b'-') => (Kind::Removed, &line[1..]),
-                    Some(b'+') => (Kind::Added, &line[1..]),
+                    Some(b'\n') => (LineKind::Context, line),
+                    Some(b'\r') if line == b"\r\n" => (LineKind::Context, line),
+                    Some(b'-') => (LineKind::Removed, &line[1..]),
+                    Some(b'+') => (LineKind::Added, &line[1..]),
                     Some(b'\\') => {
                         self.no_newline(&mut lines);
                         continue;
@@ -434,13 +434,13 @@ impl<'p> Reader<'p> {
                         "a line of a hunk that starts with none of ` `, `+`, `-`; or its header counts too many lines",
                     ),
                 };
-            let (in_old, in_new) = (kind != Kind::Added, kind != Kind::Removed);
+            let (in_old, in_new) = (kind != LineKind::Added, kind != LineKind::Removed);
             if (in_old && old == 0) || (in_new && new == 0) {
                 return self.wrong("the hunk has other lines than its header counts");
             }
             (old, new) = (old - usize::from(in_old), new - usize::from(in_new));
-            changes |= kind != Kind::Context;
-            lines.push(Line { kind, text });
+            changes |= kind != LineKind::Context;
+            lines.push(HunkLine { kind, text });
             self.at += 1;
         }
         if self.peek().is_some_and(|line| line.starts_with(b"\\")) {
@@ -453,7 +453,7 @@ impl<'p> Reader<'p> {
     }
 
     /// `\ No newline at end of file`: the line before has none.
-    fn no_newline(&mut self, lines: &mut [Line<'p>]) {
+    fn no_newline(&mut self, lines: &mut [HunkLine<'p>]) {
         if let Some(last) = lines.last_mut() {
             last.text = last.text.strip_suffix(b"\n").unwrap_or(last.text);
         }

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::Links;
+use crate::LinkTreatment;
 
 /// As the supervisor does it: the names are read, become paths, and the patch is applied to those.
-fn patch_with(root: &Path, mut args: Value, links: Links) -> Result<Value, ToolError> {
-    let names: Names = serde_json::from_value(read_names(&args)?.data).expect("names");
+fn patch_with(root: &Path, mut args: Value, links: LinkTreatment) -> Result<Value, ToolError> {
+    let names: PatchNames = serde_json::from_value(read_names(&args)?.data).expect("names");
     let names: Vec<HostPath> = names.all().cloned().collect();
     let paths: Vec<HostPath> = names.iter().map(|name| HostPath::from(root.join(name.as_path()))).collect();
     args[CHECKED] = serde_json::to_value(&names).expect("names");
-    let ctx = Context { paths: paths.clone(), links, ..Context::new(paths[0].clone(), 10) };
+    let ctx = ToolContext { paths: paths.clone(), links, ..ToolContext::new(paths[0].clone(), 10) };
     run(&args, &ctx).map(|output| output.data)
 }
 
 fn patch(root: &Path, text: &str, fuzz: u64) -> Result<Value, ToolError> {
-    patch_with(root, json!({ "patch": text, "fuzz": fuzz }), Links::Followed)
+    patch_with(root, json!({ "patch": text, "fuzz": fuzz }), LinkTreatment::Followed)
 }
 
 fn scratch(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -232,7 +232,7 @@ fn x2_18_a_missing_file_counts_as_empty_if_that_is_asked_for() {
     let text = "--- a/f\n+++ b/f\n@@ -1,1 +1,2 @@\n 1\n+2\n";
     assert!(refused(dir.path(), text, 0).contains("is not there"));
     let create = |text: &str| {
-        patch_with(dir.path(), json!({ "patch": text, "fuzz": 0, "create_if_missing": true }), Links::Followed)
+        patch_with(dir.path(), json!({ "patch": text, "fuzz": 0, "create_if_missing": true }), LinkTreatment::Followed)
     };
     assert!(create(text).is_err(), "its context is not there");
     let data = create("diff --git a/d/f b/d/f\n--- a/d/f\n+++ b/d/f\n@@ -0,0 +1 @@\n+1\n").expect("made");
@@ -249,11 +249,11 @@ fn x2_18_changes_are_whole_files() {
     let dir = scratch(&[("f", "x")]);
     let changes = json!([{ "path": "f", "content": "y" }, { "path": "d/new", "content": "n" }]);
     let paths: Vec<HostPath> = ["f", "d/new"].map(|name| HostPath::from(dir.path().join(name))).into();
-    let ctx = Context { paths: paths.clone(), ..Context::new(paths[0].clone(), 10) };
+    let ctx = ToolContext { paths: paths.clone(), ..ToolContext::new(paths[0].clone(), 10) };
     let data = run(&json!({ "changes": changes }), &ctx).expect("written").data;
     assert_eq!((&data["files"][0]["action"], &data["files"][1]["action"]), (&json!("modified"), &json!("created")));
     assert_eq!(fs::read_to_string(dir.path().join("d/new")).expect("there"), "n");
-    let twice = Context { paths: vec![paths[0].clone(), paths[0].clone()], ..ctx.clone() };
+    let twice = ToolContext { paths: vec![paths[0].clone(), paths[0].clone()], ..ctx.clone() };
     let error = run(&json!({ "changes": changes }), &twice).expect_err("one file");
     assert!(
         matches!(&error, ToolError::Patch(error) if matches!(**error, PatchError::There { .. } | PatchError::Same { .. })),
@@ -311,7 +311,7 @@ fn s0_25_one_file_that_cannot_be_written_stops_all() {
 fn s0_25_what_was_done_is_undone() {
     let dir = scratch(&[("a", "1\n"), ("b", "1\n"), ("d/new", "")]);
     let paths: Vec<HostPath> = ["a", "b", "n"].map(|name| HostPath::from(dir.path().join(name))).into();
-    let mut files = Files::new(Links::Followed);
+    let mut files = PatchFiles::new(LinkTreatment::Followed);
     for path in &paths[..2] {
         files.take(path).expect("there");
     }
@@ -321,7 +321,7 @@ fn s0_25_what_was_done_is_undone() {
     files.leave(&paths[1], After::Nothing).expect("room");
     // Nobody is told that `b` is another by now: a directory has its name.
     let before = tree(dir.path());
-    let failing = |files: Files<'_>| {
+    let failing = |files: PatchFiles<'_>| {
         let aside = dir.path().join("aside");
         fs::rename(dir.path().join("b"), &aside).expect("moved");
         fs::create_dir(dir.path().join("b")).expect("made");
@@ -340,7 +340,8 @@ fn a_link_is_written_through_or_refused_as_rules_want_it() {
     let dir = scratch(&[("real", "1\n")]);
     symlink("real", dir.path().join("link")).expect("a link");
     let text = "--- a/link\n+++ b/link\n@@ -1 +1 @@\n-1\n+2\n";
-    let error = patch_with(dir.path(), json!({ "patch": text }), Links::Refused).expect_err("rules judge names");
+    let error =
+        patch_with(dir.path(), json!({ "patch": text }), LinkTreatment::Refused).expect_err("rules judge names");
     assert!(matches!(error, ToolError::ByLink { .. }), "{error}");
     assert_eq!(fs::read_to_string(dir.path().join("real")).expect("there"), "1\n");
     patch(dir.path(), text, 0).expect("the control");
@@ -353,7 +354,7 @@ fn a_link_is_written_through_or_refused_as_rules_want_it() {
 fn a_name_that_was_not_checked_is_refused() {
     let dir = scratch(&[("f", "1\n"), ("g", "1\n")]);
     let text = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n--- a/g\n+++ b/g\n@@ -1 +1 @@\n-1\n+2\n";
-    let ctx = Context::new(HostPath::from(dir.path().join("f")), 10);
+    let ctx = ToolContext::new(HostPath::from(dir.path().join("f")), 10);
     let before = tree(dir.path());
     for checked in [json!(["f"]), json!([]), json!("f"), json!(["g"])] {
         let error = run(&json!({ "patch": text, CHECKED: checked }), &ctx).expect_err("not all were checked");
@@ -457,7 +458,7 @@ fn any_text_is_a_patch_or_an_error() {
         "\\",
         "diff --git \"a/f\" \"b/f\"\n",
     ];
-    let mut dice = Dice(7);
+    let mut dice = PatchDice(7);
     for _ in 0..3000 {
         let dir = (dice.roll(50) == 0).then(|| scratch(&[("f", "1\n")]));
         let text: String = (0..dice.roll(12)).map(|_| pieces[dice.roll(pieces.len())]).collect();
@@ -470,9 +471,9 @@ fn any_text_is_a_patch_or_an_error() {
 }
 
 /// xorshift, so that each run is the same.
-struct Dice(u64);
+struct PatchDice(u64);
 
-impl Dice {
+impl PatchDice {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -499,9 +500,9 @@ impl Dice {
     }
 }
 
-type Tree = BTreeMap<String, (Vec<String>, bool, bool)>;
+type FileTree = BTreeMap<String, (Vec<String>, bool, bool)>;
 
-fn put(root: &Path, tree: &Tree) {
+fn put(root: &Path, tree: &FileTree) {
     for (name, (lines, executable, ended)) in tree {
         let path = root.join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
@@ -531,12 +532,12 @@ fn git(root: &Path, args: &[&str]) -> (bool, Vec<u8>) {
 #[test]
 fn s2_6_without_fuzz_it_does_what_git_does() {
     let names = ["a.rs", "b c.txt", "dir/d", "dir/\u{e4}.md", "e\"f", "dir/sub/g\th"];
-    let mut dice = Dice(0x5eed);
+    let mut dice = PatchDice(0x5eed);
     let repository = scratch(&[]);
     assert!(git(repository.path(), &["init", "-q"]).0);
     let (mut applied, mut refusals) = (0, 0);
     for case in 0..500 {
-        let mut before = Tree::new();
+        let mut before = FileTree::new();
         for name in names {
             if dice.roll(4) > 0 {
                 let lines = dice.lines(40);

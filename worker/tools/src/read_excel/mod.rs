@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use self::sheet::{FILE_MAX, Sheet, Table};
+use self::sheet::{FILE_MAX, Sheet, SheetContent};
 use super::arguments::{flag, integer, text};
 use super::message::shorten;
 use super::workbook::WorkbookError;
-use super::{Context, Contract, Files, Kind, Needs, Output, ToolError, name_path, read, results};
+use super::{Contract, FileNeed, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, read, results};
 
 /// The arguments of `read_excel`.
 pub const READ_EXCEL_SCHEMA: &str = r#"{
@@ -84,9 +84,9 @@ pub const CONTRACT: Contract = Contract {
         sheets there are.",
     schema: READ_EXCEL_SCHEMA,
     output: results::READ_EXCEL,
-    kind: Kind::Plain,
+    kind: SyscallNeed::Plain,
     run,
-    files: Some(Files::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
+    files: Some(FileNeed::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
 };
 
 /// The most rows that a call returns (S4-7).
@@ -98,27 +98,27 @@ const SHEETS_MAX: usize = 500;
 ///
 /// # Errors
 /// An argument that makes no sense, a file that is no workbook or a broken one, or a sheet that is not in it.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let of = |why: WorkbookError| ToolError::Workbook { path: ctx.path.clone(), why };
-    let action = Action::parse(args)?;
+    let action = ExcelAction::parse(args)?;
     let rows = rows(args)?;
     let show_hidden = flag(args, "show_hidden")?;
-    let wanted = args.get("sheet").map(Wanted::parse).transpose()?;
-    let mut book = Book::open(whole(ctx)?).map_err(of)?;
+    let wanted = args.get("sheet").map(WantedSheet::parse).transpose()?;
+    let mut book = OpenWorkbook::open(whole(ctx)?).map_err(of)?;
     let mut data = Map::new();
     name_path(&mut data, &ctx.path);
     match action {
-        Action::List => {
+        ExcelAction::List => {
             data.insert("format".to_owned(), book.format().into());
             book.list(&mut data);
-            Ok(Output::of(Value::Object(data), false))
+            Ok(ToolResult::of(Value::Object(data), false))
         }
-        Action::Info => {
+        ExcelAction::Info => {
             data.insert("format".to_owned(), book.format().into());
             book.info(wanted.as_ref(), &mut data).map_err(of)?;
-            Ok(Output::of(Value::Object(data), false))
+            Ok(ToolResult::of(Value::Object(data), false))
         }
-        Action::Read => {
+        ExcelAction::Read => {
             let index = book.find(wanted.as_ref()).map_err(of)?;
             let table = book.table(index, rows.clone()).map_err(of)?;
             let sheet = &book.sheets()[index];
@@ -133,13 +133,13 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
             data.insert("sheet".to_owned(), sheet.name.as_str().into());
             data.insert("index".to_owned(), index.into());
             let shown = table.shown(show_hidden, ctx.limit);
-            Ok(Output::of(shown.told(&table, &rows, data), shown.next_row.is_some()))
+            Ok(ToolResult::of(shown.told(&table, &rows, data), shown.next_row.is_some()))
         }
     }
 }
 
 /// The file, if it is not too long.
-fn whole(ctx: &Context) -> Result<Arc<[u8]>, ToolError> {
+fn whole(ctx: &ToolContext) -> Result<Arc<[u8]>, ToolError> {
     let of = |why: WorkbookError| ToolError::Workbook { path: ctx.path.clone(), why };
     let (file, stat) = read::open(&ctx.path, ctx.links)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
@@ -156,13 +156,13 @@ fn whole(ctx: &Context) -> Result<Arc<[u8]>, ToolError> {
 
 /// Action of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
+enum ExcelAction {
     List,
     Read,
     Info,
 }
 
-impl Action {
+impl ExcelAction {
     fn parse(args: &Value) -> Result<Self, ToolError> {
         let wants = "list_sheets, read_sheet or get_info";
         match text(args, "action", wants)? {
@@ -175,12 +175,12 @@ impl Action {
 }
 
 /// Which sheet a call names.
-enum Wanted {
+enum WantedSheet {
     Name(String),
     Index(usize),
 }
 
-impl Wanted {
+impl WantedSheet {
     fn parse(value: &Value) -> Result<Self, ToolError> {
         let index = value.as_u64().and_then(|index| usize::try_from(index).ok());
         let name = value.as_str().map(|name| Self::Name(name.to_owned()));
@@ -206,17 +206,17 @@ fn rows(args: &Value) -> Result<RangeInclusive<u32>, ToolError> {
 }
 
 /// An open workbook.
-enum Book {
-    Xlsx(Box<xlsx::Book>),
-    Xls(Box<xls::Book>),
+enum OpenWorkbook {
+    Xlsx(Box<xlsx::XlsxBook>),
+    Xls(Box<xls::XlsBook>),
 }
 
-impl Book {
+impl OpenWorkbook {
     /// Says by its first bytes what kind it is, whatever its name.
     fn open(bytes: Arc<[u8]>) -> Result<Self, WorkbookError> {
         match &bytes[..bytes.len().min(8)] {
-            [b'P', b'K', ..] => Ok(Self::Xlsx(Box::new(xlsx::Book::open(bytes)?))),
-            [0xd0, 0xcf, 0x11, 0xe0, ..] => Ok(Self::Xls(Box::new(xls::Book::open(bytes)?))),
+            [b'P', b'K', ..] => Ok(Self::Xlsx(Box::new(xlsx::XlsxBook::open(bytes)?))),
+            [0xd0, 0xcf, 0x11, 0xe0, ..] => Ok(Self::Xls(Box::new(xls::XlsBook::open(bytes)?))),
             [] => Err(WorkbookError::NoWorkbook { what: "it is empty" }),
             [b'<', ..] => Err(WorkbookError::NoWorkbook { what: "it is XML or HTML; read reads it" }),
             other if std::str::from_utf8(other).is_ok() => {
@@ -241,7 +241,7 @@ impl Book {
     }
 
     /// Content of a sheet: of these rows all cells, of the others where the last one is.
-    fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<Table, WorkbookError> {
+    fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<SheetContent, WorkbookError> {
         match self {
             Self::Xlsx(book) => book.table(index, rows),
             Self::Xls(book) => book.table(index, rows),
@@ -249,13 +249,13 @@ impl Book {
     }
 
     /// The index of the sheet that a call names. A name comes first: a sheet may be called `2`.
-    fn find(&self, wanted: Option<&Wanted>) -> Result<usize, WorkbookError> {
+    fn find(&self, wanted: Option<&WantedSheet>) -> Result<usize, WorkbookError> {
         let sheets = self.sheets();
         let by_name = |name: &str| sheets.iter().position(|sheet| sheet.name == name);
         let found = match wanted {
             None => sheets.iter().position(|sheet| sheet.has_cells && !sheet.is_hidden).or(by_cells(sheets)),
-            Some(Wanted::Index(index)) => Some(*index).filter(|index| *index < sheets.len()),
-            Some(Wanted::Name(name)) => {
+            Some(WantedSheet::Index(index)) => Some(*index).filter(|index| *index < sheets.len()),
+            Some(WantedSheet::Name(name)) => {
                 let index = || name.trim().parse().ok().filter(|index: &usize| *index < sheets.len());
                 by_name(name).or_else(index)
             }
@@ -263,8 +263,8 @@ impl Book {
         let Some(index) = found else {
             let sheet = match wanted {
                 None => "with cells".to_owned(),
-                Some(Wanted::Index(index)) => index.to_string(),
-                Some(Wanted::Name(name)) => format!("{name:?}"),
+                Some(WantedSheet::Index(index)) => index.to_string(),
+                Some(WantedSheet::Name(name)) => format!("{name:?}"),
             };
             return Err(WorkbookError::NoSheet { sheet, known: self.known() });
         };
@@ -297,7 +297,7 @@ impl Book {
     }
 
     /// Adds the size of each sheet, or of one.
-    fn info(&mut self, wanted: Option<&Wanted>, data: &mut Map<String, Value>) -> Result<(), WorkbookError> {
+    fn info(&mut self, wanted: Option<&WantedSheet>, data: &mut Map<String, Value>) -> Result<(), WorkbookError> {
         let indices = match wanted {
             Some(_) => vec![self.find(wanted)?],
             None => (0..self.sheets().len().min(SHEETS_MAX)).collect(),

@@ -92,7 +92,7 @@ impl Numbers {
 
 /// Content of a sheet.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct SheetContent {
     /// The cells of the rows that were asked for, by row and column, counted from 1.
     cells: BTreeMap<u32, BTreeMap<u32, String>>,
     /// The bytes that they take.
@@ -105,7 +105,7 @@ pub(super) struct Table {
     pub(super) hidden_columns: Numbers,
 }
 
-impl Table {
+impl SheetContent {
     /// The most bytes of cells that are held.
     const SIZE_MAX: usize = 16 * 1024 * 1024;
     /// Each cell takes about this much besides its text.
@@ -139,11 +139,11 @@ impl Table {
     }
 
     /// The part of it that is shown: at most `limit` bytes, or one row.
-    pub(super) fn shown(&self, show_hidden: bool, limit: usize) -> Shown {
+    pub(super) fn shown(&self, show_hidden: bool, limit: usize) -> ShownCells {
         let is_shown = |hidden: &Numbers, number: u32| show_hidden || !hidden.contains(number);
         let columns: BTreeSet<u32> = self.cells.values().flat_map(BTreeMap::keys).copied().collect();
         let columns: Vec<u32> = columns.into_iter().filter(|column| is_shown(&self.hidden_columns, *column)).collect();
-        let mut shown = Shown { text: self.header(&columns), end_row: None, next_row: self.cut_in };
+        let mut shown = ShownCells { text: self.header(&columns), end_row: None, next_row: self.cut_in };
         for (&row, cells) in self.cells.iter().filter(|(row, _)| is_shown(&self.hidden_rows, **row)) {
             let mut line = self.line(row, cells, &columns);
             if line.len() > limit {
@@ -188,7 +188,7 @@ impl Table {
 }
 
 /// The part of a sheet that a result shows.
-pub(super) struct Shown {
+pub(super) struct ShownCells {
     text: String,
     /// The last row that is in it.
     end_row: Option<u32>,
@@ -196,8 +196,8 @@ pub(super) struct Shown {
     pub(super) next_row: Option<u32>,
 }
 
-impl Shown {
-    pub(super) fn told(&self, table: &Table, rows: &RangeInclusive<u32>, mut data: Map<String, Value>) -> Value {
+impl ShownCells {
+    pub(super) fn told(&self, table: &SheetContent, rows: &RangeInclusive<u32>, mut data: Map<String, Value>) -> Value {
         let content = if self.next_row.is_some() { HEAD } else { "content" };
         data.insert(content.to_owned(), self.text.as_str().into());
         data.insert("start_row".to_owned(), (*rows.start()).into());

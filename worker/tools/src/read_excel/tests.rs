@@ -17,11 +17,11 @@ fn documents() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/documents")
 }
 
-fn excel(path: &Path, args: &Value) -> Result<Output, ToolError> {
-    run(args, &Context::new(path.into(), LIMIT))
+fn excel(path: &Path, args: &Value) -> Result<ToolResult, ToolError> {
+    run(args, &ToolContext::new(path.into(), LIMIT))
 }
 
-fn content(output: &Output) -> &str {
+fn content(output: &ToolResult) -> &str {
     let key = if output.truncated { HEAD } else { "content" };
     output.data[key].as_str().expect("content")
 }
@@ -57,7 +57,7 @@ fn sheet(rows: &str) -> String {
 }
 
 /// Reads what is in a file of these bytes.
-fn read(bytes: &[u8], args: &Value) -> Result<Output, ToolError> {
+fn read(bytes: &[u8], args: &Value) -> Result<ToolResult, ToolError> {
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), bytes).expect("its content");
     excel(file.path(), args)
@@ -113,11 +113,11 @@ fn a_result_that_is_too_long_is_cut_after_a_row() {
     assert_eq!((output.truncated, content(&output).lines().count()), (false, 7));
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), &bytes).expect("its content");
-    let output = run(&json!({}), &Context::new(file.path().into(), 10_000)).expect("rows");
+    let output = run(&json!({}), &ToolContext::new(file.path().into(), 10_000)).expect("rows");
     assert_eq!((output.truncated, content(&output).lines().count()), (true, 3));
     assert_eq!(output.data["next_row"], 3);
     // One row alone is cut at the limit.
-    let output = run(&json!({}), &Context::new(file.path().into(), 100)).expect("rows");
+    let output = run(&json!({}), &ToolContext::new(file.path().into(), 100)).expect("rows");
     assert!(content(&output).len() < 200 && content(&output).ends_with("…\n"), "{}", content(&output).len());
     assert_eq!(output.data["next_row"], 2);
 }

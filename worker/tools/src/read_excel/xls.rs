@@ -7,27 +7,27 @@ use std::sync::Arc;
 use calamine::{Reader as _, Xls};
 use cfb::CompoundFile;
 
-use super::sheet::{Bytes, FILE_MAX, Numbers, Sheet, Table};
+use super::sheet::{Bytes, FILE_MAX, Numbers, Sheet, SheetContent};
 use crate::workbook::WorkbookError;
 
 /// The most cells in all rectangles that sheets span: calamine holds each of them.
 const CELLS_MAX: u64 = 20_000_000;
 
 /// An open workbook.
-pub(super) struct Book {
+pub(super) struct XlsBook {
     pub(super) sheets: Vec<Sheet>,
-    hidden: Vec<Hidden>,
+    hidden: Vec<HiddenCells>,
     cells: Xls<Bytes>,
 }
 
 /// Which rows and columns of a sheet are hidden.
 #[derive(Debug, Default)]
-struct Hidden {
+struct HiddenCells {
     rows: Numbers,
     columns: Numbers,
 }
 
-impl Book {
+impl XlsBook {
     pub(super) fn open(bytes: Arc<[u8]>) -> Result<Self, WorkbookError> {
         let hidden = surveyed(&stream(Arc::clone(&bytes))?)?;
         let cells = Xls::new(Cursor::new(bytes)).map_err(|e| WorkbookError::broken("workbook", e))?;
@@ -38,11 +38,11 @@ impl Book {
         Ok(Self { sheets, hidden, cells })
     }
 
-    pub(super) fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<Table, WorkbookError> {
+    pub(super) fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<SheetContent, WorkbookError> {
         let name = &self.sheets[index].name;
         let range = self.cells.worksheet_range(name).map_err(|e| WorkbookError::broken(name, e))?;
         let hidden = std::mem::take(&mut self.hidden[index]);
-        let mut table = Table::hiding(hidden.rows, hidden.columns);
+        let mut table = SheetContent::hiding(hidden.rows, hidden.columns);
         let (first_row, first_column) = range.start().unwrap_or_default();
         for (row, column, cell) in range.used_cells() {
             let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
@@ -68,7 +68,7 @@ fn stream(bytes: Arc<[u8]>) -> Result<Vec<u8>, WorkbookError> {
 }
 
 /// Looks at all sheets of a workbook: which rows and columns are hidden, and whether their cells reach too far.
-fn surveyed(stream: &[u8]) -> Result<Vec<Hidden>, WorkbookError> {
+fn surveyed(stream: &[u8]) -> Result<Vec<HiddenCells>, WorkbookError> {
     let mut places = Vec::new();
     for record in Records(stream) {
         let (kind, data) = record?;
@@ -107,7 +107,7 @@ const MUL_RK: u16 = 0x00bd;
 const CELLS: [u16; 8] = [0x0006, 0x0203, 0x0204, 0x00d6, 0x0205, 0x027e, MUL_RK, 0x00fd];
 
 /// Hidden parts of a sheet, and how many cells the rectangle has that holds all of its cells.
-fn sheet(stream: &[u8]) -> Result<(Hidden, u64), WorkbookError> {
+fn sheet(stream: &[u8]) -> Result<(HiddenCells, u64), WorkbookError> {
     let (mut rows, mut columns) = (Vec::new(), Vec::new());
     let mut rectangle = Rectangle::default();
     let mut declared = 0;
@@ -142,7 +142,7 @@ fn sheet(stream: &[u8]) -> Result<(Hidden, u64), WorkbookError> {
             _ => {}
         }
     }
-    let hidden = Hidden { rows: Numbers::of(rows), columns: Numbers::of(columns) };
+    let hidden = HiddenCells { rows: Numbers::of(rows), columns: Numbers::of(columns) };
     Ok((hidden, rectangle.area().max(declared)))
 }
 

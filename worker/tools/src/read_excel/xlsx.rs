@@ -10,7 +10,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use zip::ZipArchive;
 
-use super::sheet::{Bytes, Numbers, Sheet, Table};
+use super::sheet::{Bytes, Numbers, Sheet, SheetContent};
 use crate::workbook::WorkbookError;
 
 /// The most bytes that an archive may unpack to.
@@ -25,7 +25,7 @@ const STRINGS: u64 = 1 << 20;
 const HIDDEN_MAX: usize = 1 << 20;
 
 /// An open workbook.
-pub(super) struct Book {
+pub(super) struct XlsxBook {
     pub(super) sheets: Vec<Sheet>,
     /// Where each sheet is in the archive.
     paths: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct Book {
     cells: Xlsx<Bytes>,
 }
 
-impl Book {
+impl XlsxBook {
     pub(super) fn open(bytes: Arc<[u8]>) -> Result<Self, WorkbookError> {
         let archive = ZipArchive::new(Cursor::new(Arc::clone(&bytes)));
         let mut archive = archive.map_err(|e| WorkbookError::broken("archive", e))?;
@@ -47,10 +47,10 @@ impl Book {
         Ok(Self { sheets, paths, archive, cells })
     }
 
-    pub(super) fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<Table, WorkbookError> {
+    pub(super) fn table(&mut self, index: usize, rows: RangeInclusive<u32>) -> Result<SheetContent, WorkbookError> {
         let (name, path) = (&self.sheets[index].name, &self.paths[index]);
         let broken = |error: calamine::XlsxError| WorkbookError::broken(path, error);
-        let mut table = Table::default();
+        let mut table = SheetContent::default();
         hidden(&mut self.archive, path, &mut table)?;
         let mut cells = self.cells.worksheet_cells_reader(name).map_err(broken)?;
         while let Some(cell) = cells.next_cell().map_err(broken)? {
@@ -136,7 +136,7 @@ fn may_hold_its_strings(archive: &mut ZipArchive<Bytes>, path: &str) -> Result<(
 }
 
 /// Notes which rows and columns of a sheet are hidden.
-fn hidden(archive: &mut ZipArchive<Bytes>, path: &str, table: &mut Table) -> Result<(), WorkbookError> {
+fn hidden(archive: &mut ZipArchive<Bytes>, path: &str, table: &mut SheetContent) -> Result<(), WorkbookError> {
     let number = |tag: &BytesStart<'_>, name| -> Result<Option<u32>, WorkbookError> {
         Ok(attribute(tag, name)?.and_then(|number| number.trim().parse().ok()))
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use callgate_policy::rules::commands::parts;
-use callgate_policy::rules::{Action, Capability, Rule, RuleScope, RuleSet, RuleSource, RuledCall, Value};
+use callgate_policy::rules::{Action, Capability, Rule, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
 use callgate_policy::tool::Subject;
 use callgate_policy::variable::Variables;
 
@@ -84,7 +84,7 @@ fn is_allowed(line: &str) -> bool {
         let source = RuleSource { scope: RuleScope::Manifest, place: "here".to_owned() };
         assert!(rules.add(&rule, &source, &Variables::default()).is_ok(), "{rule:?}");
     }
-    let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+    let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
     let call = RuledCall { tool: "bash", subject: Subject::Execute, key: line, named, ..RuledCall::default() };
     rules.judge(&call).action == Action::Allow
 }

@@ -7,7 +7,7 @@
 use callgate_policy::shell::{Piece, Unknown, Word};
 
 /// A substitution that the grammar found: `${…}`, `$(…)`, `$((…))`, backquotes, `<(…)`.
-pub(super) struct Found {
+pub(super) struct FoundSubstitution {
     pub(super) start: usize,
     pub(super) end: usize,
     /// In double quotes or not, as is to be seen here.
@@ -33,7 +33,7 @@ pub(super) fn ends_word(byte: u8) -> bool {
 }
 
 /// Reads the word that begins at `at`; the word, and where it ends. `found` is in the order of the text.
-pub(super) fn word(src: &str, at: usize, until: Until, found: &[Found]) -> Result<(Word, usize), Unknown> {
+pub(super) fn word(src: &str, at: usize, until: Until, found: &[FoundSubstitution]) -> Result<(Word, usize), Unknown> {
     let mut lexer =
         Lexer { src, bytes: src.as_bytes(), at, found, pieces: Vec::new(), text: Vec::new(), brace: Brace::None };
     let body = matches!(until, Until::Here(_));
@@ -68,7 +68,7 @@ struct Lexer<'a> {
     src: &'a str,
     bytes: &'a [u8],
     at: usize,
-    found: &'a [Found],
+    found: &'a [FoundSubstitution],
     pieces: Vec<Piece>,
     text: Vec<u8>,
     brace: Brace,

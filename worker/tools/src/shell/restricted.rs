@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use callgate_policy::shell::restricted::{RULES, judge};
 
-use super::tests::Dice;
+use super::tests::ShellDice;
 use super::understand;
 
 fn refused(line: &str) -> bool {
@@ -214,7 +214,7 @@ const HARM: &[&str] = &[
     "ssh h",
 ];
 
-fn hide(line: String, dice: &mut Dice) -> String {
+fn hide(line: String, dice: &mut ShellDice) -> String {
     let (first, rest) =
         line.split_once(' ').map_or((line.clone(), String::new()), |(a, b)| (a.to_owned(), format!(" {b}")));
     let plain = first.len() > 1 && first.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -259,7 +259,7 @@ fn hide(line: String, dice: &mut Dice) -> String {
 /// C-23: a thousand lines that hide what they do, one to four ways deep. None passes.
 #[test]
 fn c_23_a_thousand_hidden_lines_are_refused() {
-    let mut dice = Dice(4096);
+    let mut dice = ShellDice(4096);
     let mut lines = BTreeSet::new();
     while lines.len() < 1000 {
         let mut line = HARM[dice.roll(HARM.len())].to_owned();

@@ -154,9 +154,9 @@ fn hostile_lines_end() {
 }
 
 /// Numbers that look random and are the same each time.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct ShellDice(pub(super) u64);
 
-impl Dice {
+impl ShellDice {
     pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % sides
@@ -206,7 +206,7 @@ fn bash_reads(lines: &[String]) -> Vec<bool> {
 /// bash is the oracle: what `bash -n` refuses is unknown. The other way round is a matter of use, not of safety.
 #[test]
 fn c_23_what_bash_refuses_is_unknown() {
-    let mut dice = Dice(23);
+    let mut dice = ShellDice(23);
     let mut lines: Vec<String> = Vec::new();
     for _ in 0..8_000 {
         let length = 1 + dice.roll(10);
@@ -285,7 +285,7 @@ fn c_23_c1_words_agree_with_bash() {
         "=", "$", "é", "-", "@", "!", "''", "\"\"", "$\"", "\\101", "\\t", "x=", ":", "%", "^", "+", "[", "]", "{a,b}",
         "/", "\t", "'q'", "\"d\"", "\\u0041", "\\ ",
     ];
-    let mut dice = Dice(77);
+    let mut dice = ShellDice(77);
     let mut lines = Vec::new();
     let mut expected = Vec::new();
     for _ in 0..15_000 {
@@ -315,7 +315,7 @@ fn c_23_c1_words_agree_with_bash() {
 /// finds no program, and tells the name of each that it looks for.
 #[test]
 fn c_23_c3_what_bash_starts_was_found() {
-    let mut dice = Dice(3);
+    let mut dice = ShellDice(3);
     let (mut lines, mut found) = (Vec::new(), Vec::new());
     for _ in 0..12_000 {
         let length = 1 + dice.roll(10);

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use ureq::http::Response;
 use url::Url;
 
-use super::fetch::{Body, Client, Method};
+use super::fetch::{Body, FetchClient, Method};
 use crate::arguments::{integer, text};
-use crate::{Context, Contract, HEAD, Kind, Output, ToolError, results};
+use crate::{Contract, HEAD, SyscallNeed, ToolContext, ToolError, ToolResult, results};
 
 /// The arguments of `azure_devops`.
 pub const SCHEMA: &str = r#"{
@@ -48,7 +48,7 @@ pub const CONTRACT: Contract = Contract {
         long is cut: its first part is then `head` in place of `result`.",
     schema: SCHEMA,
     output: results::AZURE_DEVOPS,
-    kind: Kind::Fetches,
+    kind: SyscallNeed::Fetches,
     run,
     files: None,
 };
@@ -85,7 +85,7 @@ const SHOWN: [&str; 7] = [
 
 /// Operation of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum AzureOperation {
     /// Finds work items.
     Search,
     /// Returns one.
@@ -106,7 +106,7 @@ pub enum Operation {
     Link,
 }
 
-impl Operation {
+impl AzureOperation {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Search,
@@ -190,17 +190,18 @@ const KIND: &str = "work_item_type";
 ///
 /// # Errors
 /// The name of the argument, and what is wrong with it, for the model.
-pub fn operation(args: &Value, project: Option<&str>) -> Result<Operation, (String, String)> {
+pub fn operation(args: &Value, project: Option<&str>) -> Result<AzureOperation, (String, String)> {
     let named = args["operation"].as_str().unwrap_or_default();
-    let all = || Operation::ALL.map(Operation::name).join(", ");
+    let all = || AzureOperation::ALL.map(AzureOperation::name).join(", ");
     let unknown = || ("operation".to_owned(), format!("there is no such operation; there are {}", all()));
-    let operation = Operation::named(named).ok_or_else(unknown)?;
+    let operation = AzureOperation::named(named).ok_or_else(unknown)?;
     let its = operation.parameters();
     let given = args.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     for name in given.filter(|name| *name != "operation") {
         if !its.iter().any(|(its, _)| *its == name) {
-            let has = |other: &Operation| other.parameters().iter().any(|(its, _)| *its == name);
-            let of: Vec<&str> = Operation::ALL.iter().filter(|other| has(other)).map(|other| other.name()).collect();
+            let has = |other: &AzureOperation| other.parameters().iter().any(|(its, _)| *its == name);
+            let of: Vec<&str> =
+                AzureOperation::ALL.iter().filter(|other| has(other)).map(|other| other.name()).collect();
             let reason = format!("it belongs to {}, and not to {}", of.join(", "), operation.name());
             return Err((name.to_owned(), reason));
         }
@@ -224,7 +225,7 @@ pub fn operation(args: &Value, project: Option<&str>) -> Result<Operation, (Stri
 
 /// One request.
 #[derive(Debug, PartialEq)]
-struct Request {
+struct AzureRequest {
     method: Method,
     url: Url,
     body: Body,
@@ -235,7 +236,7 @@ struct Request {
 /// # Errors
 ///
 /// An argument of another operation, a service that is not reached, or what it refuses.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let mut args = args.clone();
     let told = |args: &mut Value, name: &str| args.as_object_mut().and_then(|args| args.remove(name));
     let at = told(&mut args, AT).unwrap_or_default();
@@ -246,7 +247,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         .map_err(|(name, reason)| failed(format!("argument `{name}`: {reason}"), ErrorCode::InputInvalid))?;
     let service = Service { at, by_egress, certificates: &ctx.certificates, until: Instant::now() + TIMEOUT };
     let mut answer = service.ask(&request(operation, &args, &service.at)?)?;
-    if operation == Operation::Search {
+    if operation == AzureOperation::Search {
         answer = service.found(&args, &answer)?;
     }
     tidy(&mut answer);
@@ -262,12 +263,12 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn ask(&self, request: &Request) -> Result<Value, ToolError> {
+    fn ask(&self, request: &AzureRequest) -> Result<Value, ToolError> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(failed("its time was up", ErrorCode::ExecutionTimeout));
         }
-        let client = Client::new(self.certificates, left, self.by_egress);
+        let client = FetchClient::new(self.certificates, left, self.by_egress);
         let sent = client.send(request.method, &request.url, &request.body);
         answer(sent.map_err(|(why, code)| failed(why, code))?)
     }
@@ -286,7 +287,7 @@ impl Service<'_> {
         if ids.is_empty() {
             return Ok(json!([]));
         }
-        let batch = Request {
+        let batch = AzureRequest {
             method: Method::Post,
             url: url(&self.at, project(args), &["wit", "workitemsbatch"], VERSION, &[])?,
             // One that is gone by now is left out, and is no error of the others.
@@ -314,51 +315,51 @@ fn top(args: &Value) -> Result<u64, ToolError> {
 }
 
 /// The first request of an operation. A search makes one more.
-fn request(operation: Operation, args: &Value, at: &Url) -> Result<Request, ToolError> {
+fn request(operation: AzureOperation, args: &Value, at: &Url) -> Result<AzureRequest, ToolError> {
     let whole = "a whole number of at least 1";
     let id = integer(args, ITEM, 1, whole)?.unwrap_or_default().to_string();
     let words = |name| Ok::<_, ToolError>(text(args, name, "a string")?.unwrap_or_default());
     let top = top(args)?.to_string();
     let there = |path: &[&str], version, query: &[(&str, &str)]| url(at, project(args), path, version, query);
-    let get = |url| Request { method: Method::Get, url, body: Body::None };
+    let get = |url| AzureRequest { method: Method::Get, url, body: Body::None };
     let item = || there(&["wit", "workitems", &id], VERSION, &[]);
     Ok(match operation {
-        Operation::Search => Request {
+        AzureOperation::Search => AzureRequest {
             method: Method::Post,
             url: there(&["wit", "wiql"], VERSION, &[("$top", &top)])?,
             body: Body::Json(json!({ "query": words("wiql")? })),
         },
-        Operation::Get => get(there(&["wit", "workitems", &id], VERSION, &[("$expand", "relations")])?),
-        Operation::GetComments => get(there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])?),
-        Operation::GetHistory => get(there(&["wit", "workItems", &id, "updates"], VERSION, &[])?),
-        Operation::ListProjects => get(url(at, None, &["projects"], VERSION, &[("$top", "1000")])?),
-        Operation::Create => {
+        AzureOperation::Get => get(there(&["wit", "workitems", &id], VERSION, &[("$expand", "relations")])?),
+        AzureOperation::GetComments => get(there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])?),
+        AzureOperation::GetHistory => get(there(&["wit", "workItems", &id, "updates"], VERSION, &[])?),
+        AzureOperation::ListProjects => get(url(at, None, &["projects"], VERSION, &[("$top", "1000")])?),
+        AzureOperation::Create => {
             let kind = format!("${}", words("work_item_type")?);
             let title = json!({ "op": "add", "path": "/fields/System.Title", "value": words("title")? });
             let mut patch = vec![title];
             patch.extend(changes(args, operation)?);
-            Request {
+            AzureRequest {
                 method: Method::Post,
                 url: there(&["wit", "workitems", &kind], VERSION, &[])?,
                 body: Body::Patch(patch.into()),
             }
         }
-        Operation::AddComment => Request {
+        AzureOperation::AddComment => AzureRequest {
             method: Method::Post,
             url: there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])?,
             body: Body::Json(json!({ "text": words("comment")? })),
         },
-        Operation::Update => {
-            Request { method: Method::Patch, url: item()?, body: Body::Patch(changes(args, operation)?.into()) }
+        AzureOperation::Update => {
+            AzureRequest { method: Method::Patch, url: item()?, body: Body::Patch(changes(args, operation)?.into()) }
         }
-        Operation::Link => {
+        AzureOperation::Link => {
             let target = integer(args, "target_work_item_id", 1, whole)?.unwrap_or_default().to_string();
             let relation = relation(words("link_type")?)?;
             // Without a project and a version: it is a name, by which the service knows the work item.
             let mut to = url(at, None, &["wit", "workItems", &target], VERSION, &[])?;
             to.set_query(None);
             let link = json!({ "op": "add", "path": "/relations/-", "value": { "rel": relation, "url": to.as_str() } });
-            Request { method: Method::Patch, url: item()?, body: Body::Patch(json!([link])) }
+            AzureRequest { method: Method::Patch, url: item()?, body: Body::Patch(json!([link])) }
         }
     })
 }
@@ -376,7 +377,7 @@ fn relation(link: &str) -> Result<&'static str, ToolError> {
 }
 
 /// The changes of fields, as a JSON Patch (RFC 6902).
-fn changes(args: &Value, operation: Operation) -> Result<Vec<Value>, ToolError> {
+fn changes(args: &Value, operation: AzureOperation) -> Result<Vec<Value>, ToolError> {
     let fields = args["fields"].as_object().into_iter().flatten();
     let bad = |name: &str, why: &str| {
         failed(format!("argument `fields`, {}: {why}", crate::message::shorten(&name.into())), ErrorCode::InputInvalid)
@@ -389,7 +390,7 @@ fn changes(args: &Value, operation: Operation) -> Result<Vec<Value>, ToolError> 
             }
             let path = format!("/fields/{name}");
             match value {
-                Value::Null if operation == Operation::Update => Ok(json!({ "op": "remove", "path": path })),
+                Value::Null if operation == AzureOperation::Update => Ok(json!({ "op": "remove", "path": path })),
                 Value::String(_) | Value::Number(_) | Value::Bool(_) => {
                     Ok(json!({ "op": "add", "path": path, "value": value }))
                 }
@@ -399,7 +400,7 @@ fn changes(args: &Value, operation: Operation) -> Result<Vec<Value>, ToolError> 
             }
         })
         .collect::<Result<_, _>>()?;
-    if changes.is_empty() && operation == Operation::Update {
+    if changes.is_empty() && operation == AzureOperation::Update {
         return Err(failed("argument `fields`: it names no field", ErrorCode::InputInvalid));
     }
     Ok(changes)
@@ -517,7 +518,7 @@ fn tidy(value: &mut Value) {
 }
 
 /// The result; of one that is too long its text, as far as there is room, and the rest beside it.
-fn shown(operation: Operation, answer: Value, limit: usize) -> Output {
+fn shown(operation: AzureOperation, answer: Value, limit: usize) -> ToolResult {
     let mut data = Map::new();
     data.insert("operation".to_owned(), operation.name().into());
     data.insert("untrusted".to_owned(), true.into());
@@ -530,7 +531,7 @@ fn shown(operation: Operation, answer: Value, limit: usize) -> Output {
     } else {
         data.insert("result".to_owned(), answer);
     }
-    Output { data: Value::Object(data), truncated, rest, lost: false }
+    ToolResult { data: Value::Object(data), truncated, rest, lost: false }
 }
 
 #[cfg(test)]
@@ -543,11 +544,11 @@ mod tests {
     }
 
     fn asked(args: &Value) -> (Method, String, Body) {
-        let Request { method, url, body } = request(operation(args, None).unwrap(), args, &at()).unwrap();
+        let AzureRequest { method, url, body } = request(operation(args, None).unwrap(), args, &at()).unwrap();
         (method, url.to_string(), body)
     }
 
-    fn example(operation: Operation) -> Value {
+    fn example(operation: AzureOperation) -> Value {
         let values = json!({
             "project": "Web Shop", "wiql": "SELECT", "work_item_id": 7, "work_item_type": "User Story", "title": "T",
             "comment": "C", "fields": { "System.State": "Active" }, "target_work_item_id": 8, "link_type": "parent",
@@ -564,12 +565,12 @@ mod tests {
     fn s4_23_a_parameter_of_another_operation_is_an_error() {
         let schema: Value = serde_json::from_str(SCHEMA).unwrap();
         let owners = |name: &str| -> Vec<&str> {
-            let has = |operation: &&Operation| {
+            let has = |operation: &&AzureOperation| {
                 let mut args = example(**operation);
-                args[name] = example(Operation::Link).get(name).cloned().unwrap_or("x".into());
+                args[name] = example(AzureOperation::Link).get(name).cloned().unwrap_or("x".into());
                 super::operation(&args, None).is_ok()
             };
-            Operation::ALL.iter().filter(has).map(|operation| operation.name()).collect()
+            AzureOperation::ALL.iter().filter(has).map(|operation| operation.name()).collect()
         };
         let cases: [(&str, &[&str]); 9] = [
             ("wiql", &["search"]),
@@ -606,11 +607,11 @@ mod tests {
         assert_eq!(body, Body::Json(json!({ "query": "SELECT 'a\"b'" })));
         let (method, url, _) = asked(&json!({ "operation": "get", "work_item_id": 7.0 }));
         assert_eq!((method, url), (Method::Get, format!("{base}/_apis/wit/workitems/7?%24expand=relations&{v}")));
-        let (_, url, _) = asked(&example(Operation::GetComments));
+        let (_, url, _) = asked(&example(AzureOperation::GetComments));
         assert_eq!(url, format!("{base}/Web%20Shop/_apis/wit/workItems/7/comments?{v}-preview.4"));
-        assert_eq!(asked(&example(Operation::GetHistory)).1, format!("{base}/_apis/wit/workItems/7/updates?{v}"));
-        assert_eq!(asked(&example(Operation::ListProjects)).1, format!("{base}/_apis/projects?%24top=1000&{v}"));
-        let (method, url, body) = asked(&example(Operation::Create));
+        assert_eq!(asked(&example(AzureOperation::GetHistory)).1, format!("{base}/_apis/wit/workItems/7/updates?{v}"));
+        assert_eq!(asked(&example(AzureOperation::ListProjects)).1, format!("{base}/_apis/projects?%24top=1000&{v}"));
+        let (method, url, body) = asked(&example(AzureOperation::Create));
         assert_eq!((method, url), (Method::Post, format!("{base}/Web%20Shop/_apis/wit/workitems/$User%20Story?{v}")));
         assert_eq!(body, Body::Patch(json!([{ "op": "add", "path": "/fields/System.Title", "value": "T" }])));
         let (method, url, body) = asked(
@@ -624,12 +625,12 @@ mod tests {
         let Body::Patch(mut patch) = body else { panic!("{body:?}") };
         patch.as_array_mut().unwrap().sort_by_key(|one| one["path"].to_string());
         assert_eq!(patch, wanted);
-        let (method, _, body) = asked(&example(Operation::Link));
+        let (method, _, body) = asked(&example(AzureOperation::Link));
         let rel = "System.LinkTypes.Hierarchy-Reverse";
         let to = format!("{base}/_apis/wit/workItems/8");
         let wanted = json!([{ "op": "add", "path": "/relations/-", "value": { "rel": rel, "url": to } }]);
         assert_eq!((method, body), (Method::Patch, Body::Patch(wanted)));
-        for operation in Operation::ALL {
+        for operation in AzureOperation::ALL {
             let (method, ..) = asked(&example(operation));
             assert!(operation.methods().contains(&method.name()), "{operation:?}");
         }
@@ -648,15 +649,19 @@ mod tests {
         // The library drops tabs and ends of lines, and then reads dots.
         for project in ["..", ".", ".\t.", "..\n", "\t..", "\r.", "a\tb", "\u{85}..", "\0", ""] {
             let args = json!({ "operation": "search", "wiql": "x", "project": project });
-            assert!(request(Operation::Search, &args, &at()).is_err(), "{project:?}");
+            assert!(request(AzureOperation::Search, &args, &at()).is_err(), "{project:?}");
             assert!(place("https://dev.azure.com/acme", Some(project)).is_err(), "{project:?}");
             let said = operation(&args, None).map_err(|(name, _)| name);
             let is_odd = project.chars().any(char::is_control);
-            assert_eq!(said, if is_odd { Err("project".to_owned()) } else { Ok(Operation::Search) }, "{project:?}");
+            assert_eq!(
+                said,
+                if is_odd { Err("project".to_owned()) } else { Ok(AzureOperation::Search) },
+                "{project:?}"
+            );
         }
         let kind = json!({ "operation": "create", "project": "p", "title": "x", "work_item_type": "Ta\tsk" });
         assert_eq!(operation(&kind, None).unwrap_err().0, "work_item_type");
-        assert!(request(Operation::Create, &kind, &at()).is_err());
+        assert!(request(AzureOperation::Create, &kind, &at()).is_err());
         // Which names are the same place is what the place says, and no other name is.
         assert_eq!(
             place("https://dev.azure.com/acme", Some("Web Shop")).unwrap(),
@@ -668,10 +673,10 @@ mod tests {
         );
         for name in ["", "a/b", "~", "System.Title/0", "a\nb"] {
             let args = json!({ "operation": "update", "work_item_id": 1, "fields": { name: "x" } });
-            assert!(request(Operation::Update, &args, &at()).is_err(), "{name:?}");
+            assert!(request(AzureOperation::Update, &args, &at()).is_err(), "{name:?}");
         }
         let args = json!({ "operation": "update", "work_item_id": 1, "fields": {} });
-        assert!(request(Operation::Update, &args, &at()).is_err());
+        assert!(request(AzureOperation::Update, &args, &at()).is_err());
     }
 
     #[test]
@@ -680,9 +685,9 @@ mod tests {
         let mut answer = json!({ "id": 1, "fields": { "System.AssignedTo": person }, "_links": { "self": 1 } });
         tidy(&mut answer);
         assert_eq!(answer, json!({ "id": 1, "fields": { "System.AssignedTo": "Ann <ann@a.example>" } }));
-        let whole = shown(Operation::Get, answer.clone(), 1000);
+        let whole = shown(AzureOperation::Get, answer.clone(), 1000);
         assert_eq!((&whole.data["result"], whole.truncated, whole.rest.len()), (&answer, false, 0));
-        let cut = shown(Operation::Get, json!("üüüü"), 4);
+        let cut = shown(AzureOperation::Get, json!("üüüü"), 4);
         assert_eq!((&cut.data["head"], cut.truncated, cut.rest), (&json!("\"ü"), true, "üüü\"".into()));
         assert!(cut.data.get("result").is_none());
     }

@@ -29,9 +29,9 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, RequestBuilder};
 use url::Url;
 
-use super::{Format, to_text};
+use super::{ResultFormat, to_text};
 use crate::arguments::{integer, text};
-use crate::{Context, Contract, HEAD, Kind, Output, ToolError, results};
+use crate::{Contract, HEAD, SyscallNeed, ToolContext, ToolError, ToolResult, results};
 
 /// The arguments of `web_fetch`.
 pub const SCHEMA: &str = r#"{
@@ -70,7 +70,7 @@ pub const CONTRACT: Contract = Contract {
         one, run a program such as curl with bash.",
     schema: SCHEMA,
     output: results::WEB_FETCH,
-    kind: Kind::Fetches,
+    kind: SyscallNeed::Fetches,
     run,
     files: None,
 };
@@ -95,8 +95,8 @@ const MOST_BYTES: u64 = 10 << 20;
 const READING: Duration = Duration::from_secs(10);
 
 /// Request of a call.
-struct Asked {
-    format: Format,
+struct FetchRequest {
+    format: ResultFormat,
     max_bytes: u64,
 }
 
@@ -105,26 +105,26 @@ struct Asked {
 /// # Errors
 ///
 /// A URL that is none, a host that is not reached or not granted, or a body that is no text.
-pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let format = match text(args, "format", "`markdown`, `text` or `raw`")? {
-        None | Some("markdown") => Format::Markdown,
-        Some("text") => Format::Text,
-        Some(_) => Format::Raw,
+        None | Some("markdown") => ResultFormat::Markdown,
+        Some("text") => ResultFormat::Text,
+        Some(_) => ResultFormat::Raw,
     };
     let whole = "a whole number of at least 1";
     let max_bytes = integer(args, "max_bytes", 1, whole)?.unwrap_or(MAX_BYTES).min(MOST_BYTES);
     let timeout = Duration::from_millis(integer(args, "timeout_ms", 1, whole)?.unwrap_or(TIMEOUT));
-    let asked = Asked { format, max_bytes };
+    let asked = FetchRequest { format, max_bytes };
     let mut left = integer(args, LEFT, 0, "a whole number")?.unwrap_or(REDIRECTS);
     let mut url = target(text(args, "url", "a URL")?.unwrap_or_default())?;
-    let client = Client::new(&ctx.certificates, timeout, args[BY_EGRESS] == true);
+    let client = FetchClient::new(&ctx.certificates, timeout, args[BY_EGRESS] == true);
     loop {
         let response = client.get(&url).map_err(|(why, code)| refused(&url, why, code))?;
         let Some(next) = redirect(&url, &response) else { return answer(&url, response, &asked, ctx.limit) };
         let next = next?;
         left = left.checked_sub(1).ok_or_else(|| refused(&url, "it redirects too often", ErrorCode::LimitExceeded))?;
         if next.origin() != url.origin() {
-            return Ok(Output::of(json!({ REDIRECT: next.as_str(), LEFT: left }), false));
+            return Ok(ToolResult::of(json!({ REDIRECT: next.as_str(), LEFT: left }), false));
         }
         url = next;
     }
@@ -150,7 +150,7 @@ fn target(text: &str) -> Result<Url, ToolError> {
 
 /// Where a call connects to first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FetchHost {
     /// A name or an address.
     pub host: String,
     /// At which port.
@@ -164,14 +164,14 @@ pub struct Place {
 /// # Errors
 ///
 /// Why the URL is not fetched.
-pub fn place(url: &str) -> Result<Place, String> {
+pub fn place(url: &str) -> Result<FetchHost, String> {
     let url = target(url).map_err(|error| match error {
         ToolError::Fetch { why, .. } => why,
         other => other.to_string(),
     })?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no host")?;
     let port = url.port_or_known_default().ok_or("it names no port")?;
-    Ok(Place { host: host.to_owned(), port, tls: url.scheme() == "https" })
+    Ok(FetchHost { host: host.to_owned(), port, tls: url.scheme() == "https" })
 }
 
 fn refused(url: &Url, why: impl Into<String>, code: ErrorCode) -> ToolError {
@@ -198,7 +198,7 @@ fn agent(certificates: &[u8], timeout: Duration) -> Agent {
         .user_agent(concat!("callgate/", env!("CARGO_PKG_VERSION")))
         .accept("text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5")
         .build();
-    Agent::with_parts(config, DefaultConnector::default(), Names)
+    Agent::with_parts(config, DefaultConnector::default(), SessionResolver)
 }
 
 /// How something is asked for.
@@ -230,7 +230,7 @@ pub(super) enum Body {
 }
 
 /// Client that makes requests.
-pub(super) struct Client {
+pub(super) struct FetchClient {
     agent: Agent,
     by_egress: bool,
 }
@@ -238,7 +238,7 @@ pub(super) struct Client {
 /// Reason why there is no response, in words.
 type NoResponse = (String, ErrorCode);
 
-impl Client {
+impl FetchClient {
     pub(super) fn new(certificates: &[u8], timeout: Duration, by_egress: bool) -> Self {
         Self { agent: agent(certificates, timeout), by_egress }
     }
@@ -314,7 +314,12 @@ fn redirect(from: &Url, response: &Response<ureq::Body>) -> Option<Result<Url, T
     })
 }
 
-fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize) -> Result<Output, ToolError> {
+fn answer(
+    url: &Url,
+    response: Response<ureq::Body>,
+    asked: &FetchRequest,
+    limit: usize,
+) -> Result<ToolResult, ToolError> {
     let status = response.status();
     let content_type =
         response.headers().get("content-type").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -361,7 +366,7 @@ fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize
     let mut content = read.text;
     content.truncate(shown);
     data.insert(if truncated { HEAD } else { "content" }.to_owned(), content.into());
-    Ok(Output { data: Value::Object(data), truncated, rest, lost: false })
+    Ok(ToolResult { data: Value::Object(data), truncated, rest, lost: false })
 }
 
 /// Reason for a failure, in words: of a refusal, what was refused is in the result's `changes` as well.
@@ -388,9 +393,9 @@ pub(super) fn why(error: &ureq::Error) -> NoResponse {
 /// Asks the session's own name server, by TCP, which works whether or not the session has a network of its own. What it answers stands
 /// for the name: egress looks that up itself.
 #[derive(Debug)]
-struct Names;
+struct SessionResolver;
 
-impl Resolver for Names {
+impl Resolver for SessionResolver {
     fn resolve(&self, uri: &Uri, _: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().ok_or(ureq::Error::HostNotFound)?;
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });

@@ -144,20 +144,20 @@ pub(super) fn convert(html: &str, from: &Url, into: Into, deadline: Option<Insta
 }
 
 /// A page to look something up in.
-pub(super) struct Tree(Handle);
+pub(super) struct PageTree(Handle);
 
 /// A part of one, while the page is there.
-pub(super) struct Part(Handle);
+pub(super) struct PagePart(Handle);
 
 /// Most parts that are looked for.
 const PARTS_MAX: usize = 64;
 
-impl Tree {
+impl PageTree {
     pub(super) fn parse(html: &str, deadline: Option<Instant>) -> Self {
         Self(tree::parse(html, Clock(deadline)).0)
     }
 
-    pub(super) fn with_class(&self, class: &str) -> Vec<Part> {
+    pub(super) fn with_class(&self, class: &str) -> Vec<PagePart> {
         with_class(&self.0, class)
     }
 
@@ -167,7 +167,7 @@ impl Tree {
     }
 }
 
-impl Part {
+impl PagePart {
     pub(super) fn with_class(&self, class: &str) -> Vec<Self> {
         with_class(&self.0, class)
     }
@@ -190,8 +190,8 @@ fn has_class(node: &Handle, class: &str) -> bool {
     attribute(node, "class").is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
 }
 
-fn with_class(root: &Handle, class: &str) -> Vec<Part> {
-    below(root).filter(|node| has_class(node, class)).take(PARTS_MAX).map(Part).collect()
+fn with_class(root: &Handle, class: &str) -> Vec<PagePart> {
+    below(root).filter(|node| has_class(node, class)).take(PARTS_MAX).map(PagePart).collect()
 }
 
 fn tag(node: &Node) -> Option<&str> {
@@ -639,20 +639,20 @@ fn markdown(content: &Handle) -> String {
 
 /// Words, lines and paragraphs, and nothing else.
 fn plain(content: &Handle) -> String {
-    enum Step {
+    enum NodeVisit {
         /// An element begins: whether it is code, and which item of a list or cell of a row it is.
         Enter(Handle, bool, Option<usize>),
         Leave(Handle),
     }
     let mut text = String::new();
-    let mut stack = vec![Step::Enter(Rc::clone(content), false, None)];
+    let mut stack = vec![NodeVisit::Enter(Rc::clone(content), false, None)];
     // Where the mark of an item ends: what it begins with stays on its line.
     let mut marked = None;
     while let Some(step) = stack.pop() {
         match step {
-            Step::Leave(node) if marked != Some(text.len()) => line(&mut text, is_tag(&node, PARAGRAPHS)),
-            Step::Leave(_) => {}
-            Step::Enter(node, is_code, number) => match &node.data {
+            NodeVisit::Leave(node) if marked != Some(text.len()) => line(&mut text, is_tag(&node, PARAGRAPHS)),
+            NodeVisit::Leave(_) => {}
+            NodeVisit::Enter(node, is_code, number) => match &node.data {
                 NodeData::Text { contents } if is_code => text.push_str(&contents.borrow()),
                 NodeData::Text { contents } => {
                     let contents = contents.borrow();
@@ -670,7 +670,7 @@ fn plain(content: &Handle) -> String {
                         if marked != Some(text.len()) {
                             line(&mut text, is_tag(&node, PARAGRAPHS));
                         }
-                        stack.push(Step::Leave(Rc::clone(&node)));
+                        stack.push(NodeVisit::Leave(Rc::clone(&node)));
                     }
                     match tag(&node) {
                         Some("li") => {
@@ -691,7 +691,7 @@ fn plain(content: &Handle) -> String {
                     let child = |child: &Handle| {
                         let own = is_tag(child, numbered).then_some(number);
                         number = number.saturating_add(own.map_or(0, |_| 1));
-                        Step::Enter(Rc::clone(child), is_code, own)
+                        NodeVisit::Enter(Rc::clone(child), is_code, own)
                     };
                     let at = stack.len();
                     stack.extend(node.children.borrow().iter().map(child));

@@ -13,7 +13,7 @@ pub mod search;
 
 /// How a result is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ResultFormat {
     /// Pages as Markdown, other text as it is.
     Markdown,
     /// Pages as their words, other text as it is.
@@ -24,7 +24,7 @@ pub(super) enum Format {
 
 /// Response, as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Text {
+pub(super) struct ResponseText {
     pub(super) title: Option<String>,
     pub(super) text: String,
     /// The encoding that it was in.
@@ -44,9 +44,9 @@ const CUT: &str = "the page was not read to its end: there are too many elements
 pub(super) fn to_text(
     body: &[u8],
     content_type: Option<&str>,
-    (from, format): (&Url, Format),
+    (from, format): (&Url, ResultFormat),
     deadline: Option<Instant>,
-) -> Result<Text, NotText> {
+) -> Result<ResponseText, NotText> {
     let (kind, charset) = media_type(content_type.unwrap_or_default());
     let kind = if kind.is_empty() || kind == "application/octet-stream" { sniffed(body) } else { kind };
     if !is_text(&kind) {
@@ -55,13 +55,15 @@ pub(super) fn to_text(
     let (text, charset) = charset::decode(body, charset.as_deref());
     let is_page = matches!(kind.as_str(), "text/html" | "application/xhtml+xml");
     let into = match format {
-        Format::Markdown if is_page => html::Into::Markdown,
-        Format::Text if is_page => html::Into::Text,
-        Format::Markdown | Format::Text | Format::Raw => return Ok(Text { title: None, text, charset, note: None }),
+        ResultFormat::Markdown if is_page => html::Into::Markdown,
+        ResultFormat::Text if is_page => html::Into::Text,
+        ResultFormat::Markdown | ResultFormat::Text | ResultFormat::Raw => {
+            return Ok(ResponseText { title: None, text, charset, note: None });
+        }
     };
     let page = html::convert(&text, from, into, deadline);
     let note = if page.cut { Some(CUT) } else { page.needs_scripts.then_some(NEEDS_SCRIPTS) };
-    Ok(Text { title: page.title, text: page.text, charset, note })
+    Ok(ResponseText { title: page.title, text: page.text, charset, note })
 }
 
 /// The type in small letters, and the charset.

@@ -10,7 +10,7 @@ fn from() -> Url {
     Url::parse("https://docs.example.com/guide/page.html?x=1#top").unwrap()
 }
 
-fn read(body: &[u8], content_type: Option<&str>, format: Format) -> Result<Text, NotText> {
+fn read(body: &[u8], content_type: Option<&str>, format: ResultFormat) -> Result<ResponseText, NotText> {
     to_text(body, content_type, (&from(), format), None)
 }
 
@@ -42,8 +42,8 @@ fn s0_20_pages_are_read_as_their_snapshots_say() {
     for path in paths {
         let body = fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let page = read(&body, Some(&header(&name)), Format::Markdown).unwrap();
-        let plain = read(&body, Some(&header(&name)), Format::Text).unwrap();
+        let page = read(&body, Some(&header(&name)), ResultFormat::Markdown).unwrap();
+        let plain = read(&body, Some(&header(&name)), ResultFormat::Text).unwrap();
         let title = page.title.as_deref().unwrap_or("(none)");
         let note = page.note.map(|note| format!("\nnote: {note}")).unwrap_or_default();
         let head = format!("title: {title}\ncharset: {}{note}", page.charset);
@@ -71,13 +71,13 @@ fn s0_20_types_are_told_apart() {
         (b"", None, true),
     ];
     for (body, content_type, is_text) in kinds {
-        assert_eq!(read(body, *content_type, Format::Markdown).is_ok(), *is_text, "{content_type:?} {body:?}");
+        assert_eq!(read(body, *content_type, ResultFormat::Markdown).is_ok(), *is_text, "{content_type:?} {body:?}");
     }
     let page = b"\n<!DOCTYPE html><title>T</title><p>Words <b>here</b>";
-    assert_eq!(read(page, None, Format::Markdown).unwrap().text, "Words **here**");
-    assert_eq!(read(page, None, Format::Text).unwrap().text, "Words here");
-    assert_eq!(read(page, None, Format::Raw).unwrap().text.as_bytes(), page);
-    assert_eq!(read(page, Some("text/plain"), Format::Markdown).unwrap().text.as_bytes(), page);
+    assert_eq!(read(page, None, ResultFormat::Markdown).unwrap().text, "Words **here**");
+    assert_eq!(read(page, None, ResultFormat::Text).unwrap().text, "Words here");
+    assert_eq!(read(page, None, ResultFormat::Raw).unwrap().text.as_bytes(), page);
+    assert_eq!(read(page, Some("text/plain"), ResultFormat::Markdown).unwrap().text.as_bytes(), page);
 }
 
 /// Hostile nesting ends as text, on the stack that a thread has.
@@ -92,7 +92,7 @@ fn nesting_without_end_is_read() {
         ("<a href=x>", ""),
     ] {
         let page = format!("<p>before</p>{}deep{}<p>after", open.repeat(1000), close.repeat(1000));
-        for format in [Format::Markdown, Format::Text] {
+        for format in [ResultFormat::Markdown, ResultFormat::Text] {
             let read = read(page.as_bytes(), Some("text/html"), format).unwrap();
             assert!(read.text.contains("before") && read.text.contains("deep"), "{open}");
         }
@@ -130,7 +130,7 @@ fn s0_20_x2_17_a_page_made_to_take_time_is_bounded() {
     ];
     for (what, page, is_cut) in pages {
         let page = format!("<p>before</p>{page}<p>after");
-        for format in [Format::Markdown, Format::Text] {
+        for format in [ResultFormat::Markdown, ResultFormat::Text] {
             let read = read(page.as_bytes(), Some("text/html"), format).unwrap();
             assert_eq!((read.note, read.text.contains("after")), (is_cut.then_some(CUT), !is_cut), "{what}");
             assert!(read.text.starts_with("before"), "{what}");
@@ -142,6 +142,7 @@ fn s0_20_x2_17_a_page_made_to_take_time_is_bounded() {
 #[test]
 fn a_page_is_read_until_the_deadline() {
     let page = format!("<p>{}", "word ".repeat(100_000));
-    let read = to_text(page.as_bytes(), Some("text/html"), (&from(), Format::Markdown), Some(Instant::now())).unwrap();
+    let read =
+        to_text(page.as_bytes(), Some("text/html"), (&from(), ResultFormat::Markdown), Some(Instant::now())).unwrap();
     assert_eq!((read.text.as_str(), read.note), ("", Some(CUT)));
 }

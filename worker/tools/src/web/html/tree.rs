@@ -37,7 +37,7 @@ pub(super) fn parse(html: &str, clock: Clock) -> (Handle, bool) {
     // What stands in for scripts is read as text is, and taken away as a whole.
     let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
     let builder = TreeBuilder::new(RcDom::default(), options);
-    let bounded = Bounded { builder, open: Cell::new(0), made_more: Cell::new(0), tokens: Cell::new(0) };
+    let bounded = BoundedBuilder { builder, open: Cell::new(0), made_more: Cell::new(0), tokens: Cell::new(0) };
     let tokenizer = Tokenizer::new(bounded, TokenizerOpts::default());
     let mut rest = html;
     let mut tag = Unfinished::default();
@@ -68,13 +68,13 @@ fn piece(rest: &str) -> usize {
 /// clock ends it.)
 #[derive(Debug, Default)]
 struct Unfinished {
-    part: Option<Part>,
+    part: Option<TagPart>,
     attributes: usize,
 }
 
 /// The part of a tag that is read (WHATWG HTML, 13.2.5.8 and 13.2.5.32 to 39).
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum TagPart {
     /// A comment, the tag's own name, or what follows it.
     Other,
     TagName,
@@ -93,23 +93,23 @@ impl Unfinished {
             return;
         }
         let is_tag = || piece.starts_with('<') && !piece.starts_with("<!");
-        let mut part = self.part.unwrap_or_else(|| if is_tag() { Part::TagName } else { Part::Other });
+        let mut part = self.part.unwrap_or_else(|| if is_tag() { TagPart::TagName } else { TagPart::Other });
         for byte in piece.bytes() {
             part = match (part, byte) {
-                (Part::Value(Some(quote)), byte) if byte == quote => Part::AfterQuoted,
-                (Part::Other | Part::Value(Some(_)), _) => part,
-                (_, b'>') => Part::Other,
-                (Part::BeforeValue, b'"' | b'\'') => Part::Value(Some(byte)),
-                (Part::Name | Part::AfterName, b'=') => Part::BeforeValue,
-                (Part::Name, byte) if byte.is_ascii_whitespace() => Part::AfterName,
-                (Part::AfterName | Part::BeforeValue, byte) if byte.is_ascii_whitespace() => part,
-                (Part::BeforeValue, _) => Part::Value(None),
-                (Part::Value(None), b'/') => part,
-                (_, byte) if byte.is_ascii_whitespace() || byte == b'/' => Part::Before,
-                (Part::TagName | Part::Name | Part::Value(None), _) => part,
-                (Part::Before | Part::AfterName | Part::AfterQuoted, _) => {
+                (TagPart::Value(Some(quote)), byte) if byte == quote => TagPart::AfterQuoted,
+                (TagPart::Other | TagPart::Value(Some(_)), _) => part,
+                (_, b'>') => TagPart::Other,
+                (TagPart::BeforeValue, b'"' | b'\'') => TagPart::Value(Some(byte)),
+                (TagPart::Name | TagPart::AfterName, b'=') => TagPart::BeforeValue,
+                (TagPart::Name, byte) if byte.is_ascii_whitespace() => TagPart::AfterName,
+                (TagPart::AfterName | TagPart::BeforeValue, byte) if byte.is_ascii_whitespace() => part,
+                (TagPart::BeforeValue, _) => TagPart::Value(None),
+                (TagPart::Value(None), b'/') => part,
+                (_, byte) if byte.is_ascii_whitespace() || byte == b'/' => TagPart::Before,
+                (TagPart::TagName | TagPart::Name | TagPart::Value(None), _) => part,
+                (TagPart::Before | TagPart::AfterName | TagPart::AfterQuoted, _) => {
                     self.attributes += 1;
-                    Part::Name
+                    TagPart::Name
                 }
             };
         }
@@ -122,7 +122,7 @@ impl Unfinished {
 }
 
 /// Builds the tree, within bounds.
-struct Bounded {
+struct BoundedBuilder {
     builder: TreeBuilder<Handle, RcDom>,
     /// How many elements are open, or will be again.
     open: Cell<usize>,
@@ -130,7 +130,7 @@ struct Bounded {
     tokens: Cell<usize>,
 }
 
-impl Bounded {
+impl BoundedBuilder {
     fn is_full(&self) -> bool {
         self.open.get() > OPEN_MOST || self.made_more.get() > MADE_MORE || self.tokens.get() > TOKENS
     }
@@ -141,7 +141,7 @@ impl Bounded {
     }
 }
 
-impl TokenSink for Bounded {
+impl TokenSink for BoundedBuilder {
     type Handle = Handle;
 
     fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
