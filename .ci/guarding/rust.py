@@ -20,6 +20,9 @@ TEST_ITEM = re.compile(r"#\[cfg\((?:all\()?test\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*"
 TEST_FILE = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
 FUNCTION = re.compile(r"\bfn\s+(\w+)")
 STRUCT = re.compile(r"\bstruct\s+(\w+)")
+TYPE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+)?(struct|enum|union|trait|type)\s+(\w+)", re.MULTILINE)
+# What holds associated types.
+HOLDER = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+)?(?:impl|trait)\b[^;{]*\{", re.MULTILINE)
 IMPL = re.compile(r"^[ \t]*(?:unsafe\s+)?impl\b([^;{]*)\{", re.MULTILINE)
 FIELD = re.compile(r"(?:^|[,{\n])\s*(?:pub(?:\([^)]*\))?\s+)?(?:r#)?\w+\s*:(?!:)")
 DOC = re.compile(r"^[ \t]*(//[/!])(?!/) ?(.*)$")
@@ -134,6 +137,14 @@ class Source:
             # Types in parentheses and braces have colons of their own.
             flat = re.sub(r"(?<=\w)\([^()]*\)", "", flat)
             yield Item(found[1], self.line(found.start()), len(FIELD.findall(flat)))
+
+    def types(self):
+        """(name, line) of each type, alias and trait that it defines, in tests as well. An associated type is none."""
+        code = blanked(self.text)
+        holders = [(found.end(), closing(code, found.end() - 1)) for found in HOLDER.finditer(code)]
+        for found in TYPE.finditer(code):
+            if found[1] != "type" or not any(start < found.start(2) < end for start, end in holders):
+                yield found[2], self.line(found.start(2))
 
     def docs(self):
         """(line, first line of text) of each doc comment."""

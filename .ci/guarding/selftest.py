@@ -59,6 +59,9 @@ CIRCLE = {"policy/src/three.rs": "//! Third.\npub fn three() -> crate::one::One 
 UPWARD = {"supervisor/src/store.rs": "//! The store.\nuse crate::session::{self, Session};\npub struct Store(Session);\n"}
 IMPL = {"supervisor/src/gate/mod.rs": "//! The gate.\npub struct Gate;\n\nimpl Session {\n    fn a() {}\n}\n"}
 WHAT = {"policy/src/one.rs": "//! First.\n\n/// What it is.\npub struct One;\n"}
+SHARED = {"policy/src/one.rs": "//! First.\npub struct One;\n#[cfg(test)]\nmod tests {\n    enum Store {}\n}\n"}
+TYPES = "[type names]\nreason:\n    types that share their name, in percent {}\n"
+ASSOCIATED = "//! First.\npub struct One;\nimpl A for One {\n    type Store = u8;\n}\npub trait A {\n    type Store;\n}\n"
 NEEDED = r".*no longer needed.*\n +remove this line"
 
 CASES = [
@@ -150,6 +153,24 @@ CASES = [
     ),
     Case("a structure of 20 fields", {"policy/src/one.rs": structure(20)}),
     Case("a large structure", {"policy/src/one.rs": structure(21)}, [r"policy/src/one\.rs:2: `Large` has 21 fields.*\n +find the parts"]),
+    Case(
+        "types of one name",
+        SHARED,
+        [r"policy/src/one\.rs:5: 2 of 7 types \(29 %\) share their name.*most: `Store` 2\n +name what you add"],
+    ),
+    Case("associated types of one name", {"policy/src/one.rs": ASSOCIATED}),
+    Case("types of one name that are listed", {**SHARED, LIST: with_list(TYPES.format(29))}),
+    Case(
+        "types of one name that have become more",
+        {**SHARED, LIST: with_list(TYPES.format(28))},
+        [r"policy/src/one\.rs:5: 2 of 7 types .*\(the list allows 28\)"],
+    ),
+    Case(
+        "types of one name that have become fewer",
+        {**SHARED, LIST: with_list(TYPES.format(30))},
+        [rf"{LIST}:7: .*\n +write `types that share their name, in percent 29`"],
+    ),
+    Case("types of one name that are gone", {LIST: with_list(TYPES.format(30))}, [rf"{LIST}:7:{NEEDED}"]),
     Case(
         "a dead link",
         {"README.md": "# Scratch\n\nSee [the\nmap](docs/gone.md).\n"},
