@@ -14,7 +14,7 @@ use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::kept::{AgentStatus, Kept, Swarm};
+use super::kept::{AgentStatus, KeptAgent, Swarm};
 use super::life::Beginning;
 use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX};
@@ -43,8 +43,8 @@ const ANY: [&str; 2] = ["general", "custom"];
 const CUSTOM: &str = "custom";
 
 /// Wait of several agents: their tasks, in order, and their places.
-struct Waiting {
-    tasks: Mutex<VecDeque<Arc<Kept>>>,
+struct SwarmQueue {
+    tasks: Mutex<VecDeque<Arc<KeptAgent>>>,
     swarm: Arc<Swarm>,
     queue: Queue,
     places: Places,
@@ -98,7 +98,7 @@ impl Session {
         match how {
             Delegation::Spawn => {
                 let only = only(args);
-                let kept = Kept::new(
+                let kept = KeptAgent::new(
                     (agent_id()?, args["subagent_type"].as_str().unwrap_or_default()),
                     only,
                     text(args, "prompt"),
@@ -150,7 +150,7 @@ impl Session {
     fn beginning_of(
         &self,
         tool: &Tool,
-        kept: &Kept,
+        kept: &KeptAgent,
         (most, call): (&EffectiveSet, &str),
     ) -> Result<Beginning, CallError> {
         let only = kept.only.as_deref();
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Starts one, and returns when it works.
-    async fn start_one(&self, kept: &Arc<Kept>, beginning: Beginning) -> Result<(), CallError> {
+    async fn start_one(&self, kept: &Arc<KeptAgent>, beginning: Beginning) -> Result<(), CallError> {
         let place = self.place_for_agent()?;
         let (tell, told) = oneshot::channel();
         let lives = beginning.live_kept(Arc::clone(kept), place, tell);
@@ -181,7 +181,7 @@ impl Session {
     async fn start_again(
         &self,
         tool: &Tool,
-        (kept, task, prompt): (&Arc<Kept>, &str, &str),
+        (kept, task, prompt): (&Arc<KeptAgent>, &str, &str),
         (most, call): (&EffectiveSet, &str),
     ) -> Result<Done, CallError> {
         let beginning = self.beginning_of(tool, kept, (most, call))?;
@@ -214,7 +214,7 @@ impl Session {
         let workers = usize::try_from(number("max_concurrency", u64::MAX)).unwrap_or(usize::MAX).min(CSV_WORKERS_MAX);
         let time = Duration::from_secs(number("max_runtime_seconds", ROW_TIME));
         let reports = {
-            let kept = Kept::new((agent_id()?, text(args, "subagent_type")), only(args), "");
+            let kept = KeptAgent::new((agent_id()?, text(args, "subagent_type")), only(args), "");
             self.beginning_of(tool, &kept, about)?.can_report()
         };
         let told = |(id, prompt): (String, String)| {
@@ -264,7 +264,7 @@ impl Session {
         let swarm = Arc::new(swarm);
         let mut members = VecDeque::new();
         for (item, prompt) in tasks {
-            let kept = Kept::new((agent_id()?, agent), only(args), &prompt).of_swarm(&swarm, item).within(time);
+            let kept = KeptAgent::new((agent_id()?, agent), only(args), &prompt).of_swarm(&swarm, item).within(time);
             members.push_back(Arc::new(kept));
         }
         let Some(first) = members.front().cloned() else {
@@ -276,7 +276,8 @@ impl Session {
         self.family.agents.add_swarm(Arc::clone(&swarm));
         let most = if swarm.is_csv { CSV_WORKERS_MAX } else { AGENTS_MAX };
         let (queue, places) = (self.family.children.queue(), self.family.rearing.ancestry.places.clone());
-        let waiting = Arc::new(Waiting { tasks: Mutex::new(members), swarm: Arc::clone(&swarm), queue, places, most });
+        let waiting =
+            Arc::new(SwarmQueue { tasks: Mutex::new(members), swarm: Arc::clone(&swarm), queue, places, most });
         for _ in 0..workers {
             // Each serves its agents by itself, one after the other.
             let its = beginning.again(self.service_for_agent(agent)?);
@@ -390,11 +391,11 @@ impl Session {
         Ok(Done::of(json!({ "recorded": recorded })))
     }
 
-    fn kept_agent(&self, args: &Value) -> Result<Arc<Kept>, CallError> {
+    fn kept_agent(&self, args: &Value) -> Result<Arc<KeptAgent>, CallError> {
         self.kept(args["agent_id"].as_str().unwrap_or_default())
     }
 
-    fn kept(&self, id: &str) -> Result<Arc<Kept>, CallError> {
+    fn kept(&self, id: &str) -> Result<Arc<KeptAgent>, CallError> {
         self.family.agents.find(id).ok_or_else(|| {
             let known: Vec<_> = self.family.agents.each().iter().map(|kept| kept.id.clone()).take(LISTED).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -429,7 +430,7 @@ const TOLD_AGAIN: usize = 16 * 1024;
 const LISTED: usize = 20;
 
 /// Starts one agent after the other, until there is nothing more to do or nobody wants it.
-async fn work_through(waiting: Arc<Waiting>, beginning: Beginning) {
+async fn work_through(waiting: Arc<SwarmQueue>, beginning: Beginning) {
     let mut stops = beginning.stops();
     loop {
         let next = waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -487,7 +488,7 @@ async fn waits(args: &Value, ended: impl Future<Output = ()>) -> bool {
 }
 
 /// Puts a message where its agent finds it.
-fn send(kept: &Kept, message: String) -> Result<(), CallError> {
+fn send(kept: &KeptAgent, message: String) -> Result<(), CallError> {
     let told = |text: String, code| Err(CallError::Told { code, text });
     if kept.status().has_ended() {
         let text = format!("the agent `{}` has ended ({:?}); agent_assign gives it a new task", kept.id, kept.status());
@@ -514,12 +515,12 @@ fn send(kept: &Kept, message: String) -> Result<(), CallError> {
     }
 }
 
-fn runs(kept: &Kept) -> CallError {
+fn runs(kept: &KeptAgent) -> CallError {
     let text = format!("the agent `{}` has not ended; agent_send_input sends it a message", kept.id);
     CallError::Told { code: ErrorCode::ResourceBusy, text }
 }
 
-fn delivered(kept: &Kept, how: &str) -> Done {
+fn delivered(kept: &KeptAgent, how: &str) -> Done {
     let mut shown = kept.shown(false);
     shown["delivered"] = how.into();
     Done::of(shown)

@@ -50,15 +50,15 @@ impl AgentStatus {
 
 /// The agents of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Agents {
+pub(crate) struct KeptAgents {
     /// In the order of their starts.
-    all: Mutex<Vec<Arc<Kept>>>,
+    all: Mutex<Vec<Arc<KeptAgent>>>,
     swarms: Mutex<Vec<Arc<Swarm>>>,
 }
 
 /// An agent, whether it runs or not.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptAgent {
     pub(crate) id: String,
     /// Its name in the manifest.
     pub(crate) agent: String,
@@ -70,7 +70,7 @@ pub(crate) struct Kept {
     pub(crate) time: Option<Duration>,
     /// Bytes that are kept of its answer.
     keeps: usize,
-    known: Mutex<Known>,
+    known: Mutex<AgentState>,
     inbox: Mutex<VecDeque<String>>,
     /// Tells that something has changed.
     news: watch::Sender<()>,
@@ -98,7 +98,7 @@ impl Item {
 
 /// Facts known of an agent.
 #[derive(Debug)]
-struct Known {
+struct AgentState {
     status: AgentStatus,
     session: Option<String>,
     takes_input: bool,
@@ -109,12 +109,12 @@ struct Known {
     runs: u32,
     began: Instant,
     took: Option<Duration>,
-    end: End,
+    end: AgentEnd,
 }
 
 /// Result of it.
 #[derive(Debug, Default)]
-struct End {
+struct AgentEnd {
     output: Option<String>,
     output_len: usize,
     error: Option<String>,
@@ -126,14 +126,14 @@ struct End {
 pub(crate) struct Swarm {
     pub(crate) id: String,
     pub(crate) is_csv: bool,
-    members: Mutex<Vec<Arc<Kept>>>,
+    members: Mutex<Vec<Arc<KeptAgent>>>,
     /// No more of them are to start.
     stops: AtomicBool,
 }
 
-impl Agents {
+impl KeptAgents {
     /// Remembers an agent. Of those that have ended the oldest are forgotten; a swarm has its own.
-    pub(crate) fn add(&self, kept: Arc<Kept>) {
+    pub(crate) fn add(&self, kept: Arc<KeptAgent>) {
         let mut all = self.all();
         let ended = all.iter().filter(|kept| kept.status().has_ended()).count();
         let mut excess = (ended + 1).saturating_sub(ENDED_MAX);
@@ -161,7 +161,7 @@ impl Agents {
         self.swarms().iter().filter(|swarm| !swarm.has_ended()).count() < SWARMS_MAX
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<Kept>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<KeptAgent>> {
         let of_swarms = || self.swarms().iter().find_map(|swarm| swarm.member(id));
         self.all().iter().find(|kept| kept.id == id).cloned().or_else(of_swarms)
     }
@@ -177,13 +177,13 @@ impl Agents {
     }
 
     /// All that are remembered: those of swarms last.
-    pub(crate) fn each(&self) -> Vec<Arc<Kept>> {
+    pub(crate) fn each(&self) -> Vec<Arc<KeptAgent>> {
         let mut each = self.all().clone();
         each.extend(self.swarms().iter().flat_map(|swarm| swarm.members().clone()));
         each
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<KeptAgent>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,9 +192,9 @@ impl Agents {
     }
 }
 
-impl Kept {
+impl KeptAgent {
     pub(crate) fn new((id, agent): (String, &str), only: Option<Vec<String>>, prompt: &str) -> Self {
-        let known = Known {
+        let known = AgentState {
             status: AgentStatus::Pending,
             session: None,
             takes_input: false,
@@ -203,7 +203,7 @@ impl Kept {
             runs: 0,
             began: Instant::now(),
             took: None,
-            end: End::default(),
+            end: AgentEnd::default(),
         };
         Self {
             id,
@@ -261,7 +261,7 @@ impl Kept {
             return false;
         }
         (known.status, known.session, known.took) = (AgentStatus::Pending, None, None);
-        (known.began, known.end) = (Instant::now(), End::default());
+        (known.began, known.end) = (Instant::now(), AgentEnd::default());
         task.clone_into(&mut known.task);
         prompt.clone_into(&mut known.prompt);
         drop(known);
@@ -396,7 +396,7 @@ impl Kept {
         shown
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, AgentState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -410,7 +410,7 @@ impl Swarm {
         Self { id, is_csv, members: Mutex::default(), stops: AtomicBool::new(false) }
     }
 
-    pub(crate) fn add(&self, kept: Arc<Kept>) {
+    pub(crate) fn add(&self, kept: Arc<KeptAgent>) {
         self.members().push(kept);
     }
 
@@ -452,11 +452,11 @@ impl Swarm {
         shown
     }
 
-    fn member(&self, id: &str) -> Option<Arc<Kept>> {
+    fn member(&self, id: &str) -> Option<Arc<KeptAgent>> {
         self.members().iter().find(|kept| kept.id == id).cloned()
     }
 
-    fn members(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
+    fn members(&self) -> MutexGuard<'_, Vec<Arc<KeptAgent>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

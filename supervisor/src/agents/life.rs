@@ -15,7 +15,7 @@ use callgate_policy::remarks::remarks;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::kept::{AgentStatus, Kept};
+use super::kept::{AgentStatus, KeptAgent};
 use super::program::{Answered, run_program};
 use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
@@ -47,7 +47,7 @@ enum Waits {
 }
 
 /// Record that the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
-struct Keeping(Arc<Kept>);
+struct Keeping(Arc<KeptAgent>);
 
 impl Drop for Keeping {
     fn drop(&mut self) {
@@ -114,7 +114,7 @@ impl Beginning {
     }
 
     /// Has the agent live in the background, as its parent keeps it. It ends with this future, or before.
-    pub(super) async fn live_kept(self, kept: Arc<Kept>, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
+    pub(super) async fn live_kept(self, kept: Arc<KeptAgent>, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
         let takes_input = self.takes_input();
         let Self {
             parent,
@@ -475,7 +475,7 @@ impl Life {
 }
 
 /// Waits until an agent that is kept is to end, and says why.
-async fn is_to_end(kept: Option<&Kept>) -> CallError {
+async fn is_to_end(kept: Option<&KeptAgent>) -> CallError {
     let Some(kept) = kept else { return std::future::pending().await };
     let time = async {
         match kept.time {
@@ -490,11 +490,11 @@ async fn is_to_end(kept: Option<&Kept>) -> CallError {
 }
 
 /// How an agent has ended for whoever keeps it, and its answer or why it has none.
-fn ending(outcome: &Result<Answered, CallError>, kept: Option<&Kept>) -> (AgentStatus, String) {
+fn ending(outcome: &Result<Answered, CallError>, kept: Option<&KeptAgent>) -> (AgentStatus, String) {
     match outcome {
         Ok(Answered { output: Ok(output), .. }) => (AgentStatus::Completed, output.clone()),
         Ok(Answered { output: Err(text), .. }) => (AgentStatus::Failed, text.clone()),
-        Err(CallError::Ended) if kept.is_some_and(Kept::is_cancelled) => {
+        Err(CallError::Ended) if kept.is_some_and(KeptAgent::is_cancelled) => {
             (AgentStatus::Cancelled, "it was cancelled".to_owned())
         }
         Err(CallError::Ended) => {

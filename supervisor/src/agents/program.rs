@@ -12,7 +12,7 @@ use crate::call::spawn::OfAgent;
 use crate::causes::with_causes;
 use crate::confine::Endpoint;
 use crate::registry::started;
-use crate::run::{FOREVER, Listener, Orders, ProgramEnded, Running, Stream, Streams, keep_last};
+use crate::run::{FOREVER, Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
 use crate::session::{AgentService, Served, Session};
 
 /// Most bytes of an answer.
@@ -28,21 +28,21 @@ pub(super) struct Answered {
 
 /// Output of an agent's program.
 #[derive(Default)]
-struct Answering {
+struct AgentOutput {
     /// At most one byte more than an answer may have.
     answer: Vec<u8>,
     /// The end of its standard error.
     complaint: Vec<u8>,
 }
 
-impl Listener for Answering {
-    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+impl Listener for AgentOutput {
+    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
         match stream {
-            Stream::Out => {
+            ProgramStream::Out => {
                 let room = (ANSWER_MAX + 1).saturating_sub(self.answer.len());
                 self.answer.extend(&piece[..piece.len().min(room)]);
             }
-            Stream::Err => keep_last(&mut self.complaint, piece, COMPLAINT_MAX),
+            ProgramStream::Err => keep_last(&mut self.complaint, piece, COMPLAINT_MAX),
         }
     }
 
@@ -82,7 +82,7 @@ pub(super) async fn run_program(
     let mut bounds = child.sandbox.bounds;
     bounds.output = u64::MAX;
     let mut program = Running::of(program, outputs, (bounds, FOREVER));
-    let mut heard = Answering::default();
+    let mut heard = AgentOutput::default();
     // It is served for as long as it runs, and its calls end with it.
     let mut served = served;
     let ended = {
@@ -102,11 +102,11 @@ pub(super) async fn run_program(
     let ProgramEnded { end, took, .. } = ended.map_err(|error| failed("wait for its end", &error))?;
     let changes = child.report(program.program(), &end, took).metadata.changes;
     let output = match heard {
-        Answering { answer, .. } if answer.len() > ANSWER_MAX => {
+        AgentOutput { answer, .. } if answer.len() > ANSWER_MAX => {
             Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]))
         }
-        Answering { answer, .. } if end.code == Some(0) => Ok(String::from_utf8_lossy(&answer).into_owned()),
-        Answering { complaint, .. } => {
+        AgentOutput { answer, .. } if end.code == Some(0) => Ok(String::from_utf8_lossy(&answer).into_owned()),
+        AgentOutput { complaint, .. } => {
             let failure = format!("{}: {}", argv[0], failure(&child, &end, &complaint));
             let notes = changes.iter().flat_map(|changes| remarks(changes, true));
             Err(std::iter::once(failure).chain(notes).collect::<Vec<_>>().join("; "))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::kept::{Ended, Status, Task};
+use super::kept::{BackgroundTask, Ended, Status};
 use crate::bounds::RUNNING_MAX;
 use crate::call::envelope::Done;
 use crate::call::error::not_started;
@@ -26,7 +26,9 @@ use crate::gate::Known;
 use crate::id::new_id;
 use crate::registry::BackgroundAct;
 use crate::registry::{ShellCall, Tool, input, refuse_two_inputs, time};
-use crate::run::{Listener, Orders, ProgramEnded, ProgramInput, Running, Stop, Stream, Streams, Surroundings, limits};
+use crate::run::{
+    Listener, Orders, ProgramEnded, ProgramInput, ProgramStream, Running, Stop, Streams, Surroundings, limits,
+};
 use crate::session::Session;
 use crate::store::Recording;
 use crate::trace::{self, Traceparent};
@@ -46,7 +48,7 @@ const LISTED: usize = 200;
 
 /// Who follows a task until its end.
 struct Follower {
-    task: Arc<Task>,
+    task: Arc<BackgroundTask>,
     program: Running,
     /// Input that it reads first.
     stdin: Option<Vec<u8>>,
@@ -87,7 +89,7 @@ impl Session {
         let mut recording = self.recorder.propose(COMPLETION, &tool.origin.to_string(), &about);
         // Nothing runs that is not recorded: what was started ends with this.
         recording.start().await?;
-        let task = Arc::new(Task::new((id, command.to_owned()), call.has_terminal, input, program.program()));
+        let task = Arc::new(BackgroundTask::new((id, command.to_owned()), call.has_terminal, input, program.program()));
         let follower = Follower {
             task: Arc::clone(&task),
             stdin: call.stdin.map(|stdin| stdin.as_bytes().to_vec()),
@@ -190,7 +192,7 @@ impl Session {
         }
     }
 
-    fn task(&self, args: &Value) -> Result<Arc<Task>, CallError> {
+    fn task(&self, args: &Value) -> Result<Arc<BackgroundTask>, CallError> {
         let id = args["task_id"].as_str().unwrap_or_default();
         self.background.find(id).ok_or_else(|| {
             let known: Vec<_> = self.background.all().iter().map(|task| task.id.clone()).collect();
@@ -205,7 +207,7 @@ impl Session {
         })
     }
 
-    fn to_cancel(&self, args: &Value) -> Result<Vec<Arc<Task>>, CallError> {
+    fn to_cancel(&self, args: &Value) -> Result<Vec<Arc<BackgroundTask>>, CallError> {
         match (args.get("task_id").is_some(), args["all"].as_bool() == Some(true)) {
             (true, false) => Ok(vec![self.task(args)?]),
             (false, true) => Ok(self.background.all().into_iter().filter(|task| task.runs()).collect()),
@@ -252,7 +254,7 @@ async fn type_to(
 }
 
 /// Output of a task since somebody read it, and how far it is.
-fn delta(task: &Task, typed: Option<Typed>) -> Done {
+fn delta(task: &BackgroundTask, typed: Option<Typed>) -> Done {
     let mut heard = task.heard();
     let (stdout, stderr) = (heard.stdout.take(SHOWN), heard.stderr.take(SHOWN));
     let (out_total, err_total) = (heard.stdout.total, heard.stderr.total);
@@ -299,7 +301,7 @@ fn delta(task: &Task, typed: Option<Typed>) -> Done {
 }
 
 /// A line of a list.
-fn about(task: &Task) -> Value {
+fn about(task: &BackgroundTask) -> Value {
     let heard = task.heard();
     let end = heard.end.as_ref();
     json!({
@@ -357,23 +359,23 @@ impl Follower {
 }
 
 /// Output of a task is kept until somebody reads it.
-impl Listener for &Task {
-    fn hear(&mut self, stream: Stream, piece: &[u8]) {
-        Task::hear(self, |heard| match stream {
-            Stream::Out => heard.stdout.add(piece),
-            Stream::Err => heard.stderr.add(piece),
+impl Listener for &BackgroundTask {
+    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
+        BackgroundTask::hear(self, |heard| match stream {
+            ProgramStream::Out => heard.stdout.add(piece),
+            ProgramStream::Err => heard.stderr.add(piece),
         });
     }
 }
 
 /// Types what a task is to read first. One that does not read it is not waited for by anybody but who types next.
-async fn feed(task: &Task, bytes: &[u8]) {
+async fn feed(task: &BackgroundTask, bytes: &[u8]) {
     let mut written = 0;
     drop(task.input.lock().await.write(bytes, &mut written).await);
 }
 
 /// The end of a task is a message of its own. If this process ends before, the next opening of the store ends it as an error.
-async fn record(recording: Recording, task: &Task, ended: &Ended, enforced: Vec<Enforced>) {
+async fn record(recording: Recording, task: &BackgroundTask, ended: &Ended, enforced: Vec<Enforced>) {
     let (data, duration) = {
         let heard = task.heard();
         let data = json!({

@@ -26,7 +26,7 @@ pub(crate) const UNREAD_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Background {
     /// In the order of their starts.
-    tasks: Mutex<Vec<Arc<Task>>>,
+    tasks: Mutex<Vec<Arc<BackgroundTask>>>,
     places: Arc<Semaphore>,
 }
 
@@ -69,12 +69,12 @@ impl Ended {
 
 /// A program in the background.
 #[derive(Debug)]
-pub(crate) struct Task {
+pub(crate) struct BackgroundTask {
     pub(crate) id: String,
     pub(crate) command: String,
     pub(crate) has_terminal: bool,
     started: Instant,
-    heard: Mutex<Heard>,
+    heard: Mutex<TaskOutput>,
     /// Tells that `heard` has changed.
     news: watch::Sender<()>,
     stop: watch::Sender<Stop>,
@@ -87,15 +87,15 @@ pub(crate) struct Task {
 
 /// Facts known of a task.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    pub(crate) stdout: Unread,
-    pub(crate) stderr: Unread,
+pub(crate) struct TaskOutput {
+    pub(crate) stdout: UnreadOutput,
+    pub(crate) stderr: UnreadOutput,
     pub(crate) end: Option<Ended>,
 }
 
 /// Output of a stream that nobody has read.
 #[derive(Debug, Default)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadOutput {
     bytes: VecDeque<u8>,
     /// All that the stream has given.
     pub(crate) total: u64,
@@ -129,7 +129,7 @@ impl Background {
     }
 
     /// Remembers a task. Of those that have ended the oldest are forgotten.
-    pub(crate) fn add(&self, task: Arc<Task>) {
+    pub(crate) fn add(&self, task: Arc<BackgroundTask>) {
         let mut tasks = self.tasks();
         let ended = tasks.iter().filter(|task| !task.runs()).count();
         let mut excess = (ended + 1).saturating_sub(ENDED_MAX);
@@ -141,12 +141,12 @@ impl Background {
         tasks.push(task);
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<Task>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<BackgroundTask>> {
         self.tasks().iter().find(|task| task.id == id).map(Arc::clone)
     }
 
     /// All that are remembered, in the order of their starts.
-    pub(crate) fn all(&self) -> Vec<Arc<Task>> {
+    pub(crate) fn all(&self) -> Vec<Arc<BackgroundTask>> {
         self.tasks().clone()
     }
 
@@ -159,7 +159,7 @@ impl Background {
         }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Vec<Arc<Task>>> {
+    fn tasks(&self) -> MutexGuard<'_, Vec<Arc<BackgroundTask>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,7 +178,7 @@ impl Drop for Background {
     }
 }
 
-impl Task {
+impl BackgroundTask {
     pub(crate) fn new(
         (id, command): (String, String),
         has_terminal: bool,
@@ -204,12 +204,12 @@ impl Task {
         *self.follows() = Some(follows);
     }
 
-    pub(crate) fn heard(&self) -> MutexGuard<'_, Heard> {
+    pub(crate) fn heard(&self) -> MutexGuard<'_, TaskOutput> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what came, and tells those who wait for it.
-    pub(crate) fn hear(&self, take: impl FnOnce(&mut Heard)) {
+    pub(crate) fn hear(&self, take: impl FnOnce(&mut TaskOutput)) {
         take(&mut self.heard());
         self.news.send_replace(());
     }
@@ -224,7 +224,7 @@ impl Task {
     }
 
     /// Waits until this holds of what is known.
-    pub(crate) async fn until(&self, holds: impl Fn(&Heard) -> bool) {
+    pub(crate) async fn until(&self, holds: impl Fn(&TaskOutput) -> bool) {
         let mut news = self.news.subscribe();
         while !holds(&self.heard()) {
             // The sender is here.
@@ -253,7 +253,7 @@ impl Task {
     }
 }
 
-impl Heard {
+impl TaskOutput {
     /// Nothing else will come of the streams.
     pub(crate) fn has_ended(&mut self, end: Ended) {
         self.stdout.has_ended = true;
@@ -275,7 +275,7 @@ impl Heard {
     }
 }
 
-impl Unread {
+impl UnreadOutput {
     pub(crate) fn add(&mut self, piece: &[u8]) {
         let excess = (self.bytes.len() + piece.len()).saturating_sub(UNREAD_MAX);
         self.bytes.drain(..excess.min(self.bytes.len()));
@@ -340,8 +340,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
 
-    fn unread(pieces: &[&[u8]]) -> Unread {
-        let mut unread = Unread::default();
+    fn unread(pieces: &[&[u8]]) -> UnreadOutput {
+        let mut unread = UnreadOutput::default();
         pieces.iter().for_each(|piece| unread.add(piece));
         unread
     }
@@ -352,7 +352,7 @@ mod tests {
         let stream = "aä€😀\n".repeat(50);
         for piece in 1..=7 {
             for most in 4..=9 {
-                let (mut unread, mut read, mut omitted) = (Unread::default(), String::new(), 0);
+                let (mut unread, mut read, mut omitted) = (UnreadOutput::default(), String::new(), 0);
                 for bytes in stream.as_bytes().chunks(piece) {
                     unread.add(bytes);
                     let increment = unread.take(most);

@@ -8,7 +8,7 @@ use callgate_tools::BuiltIn;
 use callgate_worker::toolset::{Given, Toolset as _};
 use serde_json::{Value, json};
 
-use crate::gate::{ProgramTask, Task};
+use crate::gate::{ApprovedTask, ProgramTask};
 use crate::session::Session;
 
 impl Session {
@@ -25,11 +25,11 @@ impl Session {
 }
 
 /// Carries a call out in this very process, as if there were no sandbox.
-pub(crate) fn unconfined(task: &Task<'_>) -> Result<Value, String> {
+pub(crate) fn unconfined(task: &ApprovedTask<'_>) -> Result<Value, String> {
     let (plan, args) = match task {
-        Task::Worker { plan, args, .. } => (plan, args),
-        Task::Program(_, ProgramTask { plan, .. }) => (plan, &Value::Null),
-        Task::Host(..) => return Err("it does not run in the sandbox".to_owned()),
+        ApprovedTask::Worker { plan, args, .. } => (plan, args),
+        ApprovedTask::Program(_, ProgramTask { plan, .. }) => (plan, &Value::Null),
+        ApprovedTask::Host(..) => return Err("it does not run in the sandbox".to_owned()),
     };
     match &plan.work {
         CallWork::Tool { .. } => {

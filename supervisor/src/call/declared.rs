@@ -26,7 +26,7 @@ use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::json;
 use crate::registry::{Declared, STATE, Tool};
-use crate::run::{Listener, Orders, ProgramEnded, Running, Stream, Streams, keep_last};
+use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -62,7 +62,7 @@ impl Session {
         let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();
-        let mut heard = Heard { out: Vec::new(), err: Vec::new(), on_output };
+        let mut heard = DeclaredOutput { out: Vec::new(), err: Vec::new(), on_output };
         let ended = program.follow(&mut heard, input.feed(args.as_bytes()), Orders::None).await?;
         let ProgramEnded { end, limits, ended_for, changes, .. } = ended;
         known.changes.clone_from(&changes);
@@ -120,7 +120,7 @@ fn with_notes(mut text: String, notes: &[String]) -> String {
 }
 
 /// Output of a tool.
-struct Heard<'a> {
+struct DeclaredOutput<'a> {
     /// At most one byte more than a result may have.
     out: Vec<u8>,
     /// The end of its standard error.
@@ -128,14 +128,14 @@ struct Heard<'a> {
     on_output: OnOutput<'a>,
 }
 
-impl Listener for Heard<'_> {
-    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+impl Listener for DeclaredOutput<'_> {
+    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
         match stream {
-            Stream::Out => {
+            ProgramStream::Out => {
                 let room = (ANSWER_MAX + 1).saturating_sub(self.out.len());
                 self.out.extend(&piece[..piece.len().min(room)]);
             }
-            Stream::Err => {
+            ProgramStream::Err => {
                 (self.on_output)(piece);
                 keep_last(&mut self.err, piece, LAST_WORDS);
             }
@@ -148,7 +148,7 @@ impl Listener for Heard<'_> {
     }
 }
 
-impl Heard<'_> {
+impl DeclaredOutput<'_> {
     /// The end of what it wrote on standard error, as text.
     fn last_words(&self) -> String {
         String::from_utf8_lossy(&self.err).trim_end().to_owned()

@@ -16,7 +16,7 @@ use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::registry::{ShellCall, Tool};
-use crate::run::{Listener, Orders, ProgramEnded, Running, Stream, Streams, limits};
+use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, limits};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -125,10 +125,10 @@ struct Heads<'a> {
 }
 
 impl Listener for Heads<'_> {
-    fn hear(&mut self, stream: Stream, piece: &[u8]) {
+    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
         let head = match stream {
-            Stream::Out => &mut self.out,
-            Stream::Err => &mut self.err,
+            ProgramStream::Out => &mut self.out,
+            ProgramStream::Err => &mut self.err,
         };
         head.take(piece, self.on_output);
     }

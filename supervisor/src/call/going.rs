@@ -3,8 +3,8 @@
 
 use callgate_policy::failure::ErrorCode;
 
-use super::search::Search;
-use super::step::{Next, Outcome, Step};
+use super::search::ProviderSearch;
+use super::step::{CallStep, Next, StepOutcome};
 use super::versions::Versions;
 use crate::error::CallError;
 use crate::gate::Known;
@@ -17,7 +17,7 @@ pub(super) enum Going {
     Once,
     /// The arguments of a fetch, and how often it may still be sent on.
     Redirect(Understood, u64),
-    NextProvider(Box<Search>),
+    NextProvider(Box<ProviderSearch>),
     /// The arguments with which a document would be read.
     Pdf(Understood),
     Versions(Box<Versions>),
@@ -28,7 +28,7 @@ impl Going {
         match tool.executor.then() {
             Then::Nothing => Self::Once,
             Then::Redirect => Self::Redirect(args.clone(), Hop::MOST),
-            Then::NextProvider(searches) => Self::NextProvider(Box::new(Search::new(searches, args.clone()))),
+            Then::NextProvider(searches) => Self::NextProvider(Box::new(ProviderSearch::new(searches, args.clone()))),
             Then::Pdf => instead_of_read(args).map_or(Self::Once, Self::Pdf),
             Then::Versions => Self::Versions(Box::default()),
         }
@@ -51,7 +51,7 @@ impl Going {
     }
 
     /// The step in place of a first one that has not passed, or the error.
-    pub(super) fn instead(&mut self, error: CallError) -> Result<Step, CallError> {
+    pub(super) fn instead(&mut self, error: CallError) -> Result<CallStep, CallError> {
         match self {
             Self::NextProvider(search) => search.instead(error),
             Self::Once | Self::Redirect(..) | Self::Pdf(_) | Self::Versions(_) => Err(error),
@@ -59,7 +59,7 @@ impl Going {
     }
 
     /// The next step, or the end.
-    pub(super) fn next(&mut self, session: &Session, known: &Known, outcome: Outcome) -> Next {
+    pub(super) fn next(&mut self, session: &Session, known: &Known, outcome: StepOutcome) -> Next {
         match self {
             Self::Once => Next::End(outcome.result()),
             Self::NextProvider(search) => search.next(session, outcome),
@@ -77,7 +77,7 @@ impl Going {
                 };
                 *left = fewer;
                 *args = hop.next(args);
-                Next::Step(Step::itself(args.clone(), Attempt::default()))
+                Next::Step(CallStep::itself(args.clone(), Attempt::default()))
             }
             Self::Pdf(args) => match outcome.result() {
                 Ok(done) if is_a_pdf(&done.data) => {
@@ -93,13 +93,13 @@ impl Going {
 
 impl Session {
     /// A call of `read` that has come upon a PDF goes on as a call of `read_pdf`, which starts a program.
-    fn as_a_pdf(&self, args: Understood) -> Result<Step, CallError> {
+    fn as_a_pdf(&self, args: Understood) -> Result<CallStep, CallError> {
         let tool = read_pdf().map_err(|error| CallError::Tool(error.to_string()))?;
         if !self.gate.profile.offers(tool.subject) {
             let text =
                 format!("it is a PDF, and the profile `{}` starts no program to read it", self.gate.profile.name);
             return Err(CallError::Told { text, code: ErrorCode::Forbidden });
         }
-        Ok(Step { other: Some(Box::new(tool)), ..Step::itself(args, Attempt::default()) })
+        Ok(CallStep { other: Some(Box::new(tool)), ..CallStep::itself(args, Attempt::default()) })
     }
 }

@@ -42,10 +42,10 @@ use serde_json::{Map, Value};
 
 use self::envelope::Done;
 use self::going::Going;
-use self::step::{Next, Outcome, Standing, Step};
+use self::step::{CallStep, Next, StepOutcome, StepStanding};
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
-use crate::gate::{Approved, HostTask, Known, ProgramTask, Task};
+use crate::gate::{Approved, ApprovedTask, HostTask, Known, ProgramTask};
 use crate::registry::catalogue::not_configured;
 use crate::registry::{
     Attempt, Context, Delegation, Executor, HostTool, InFlight, Inactive, NO_PROVIDER, Prepared, ProgramTool, Registry,
@@ -79,7 +79,7 @@ struct Proposed<'a> {
 }
 
 /// A call whose first step has passed.
-struct Passed<'a> {
+struct PassedStep<'a> {
     registry: &'a Registry,
     tool: &'a Tool,
     going: Going,
@@ -151,18 +151,18 @@ impl Session {
     }
 
     /// offered? → understand → the layers before the sandbox, for the first step of the call.
-    async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<Passed<'a>, CallError> {
+    async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<PassedStep<'a>, CallError> {
         let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
         self.goes_on(&call.tool)?;
         let tool = self.offered(registry, &call.tool)?;
         let args = tool.understand(std::mem::take(&mut call.args)).map_err(CallError::Arguments)?;
         let mut going = Going::of(tool, &args);
         going.has_room()?;
-        let mut step = Step::itself(args, Attempt::default());
+        let mut step = CallStep::itself(args, Attempt::default());
         loop {
             let about = (&mut call.known, &mut call.recording);
             match self.let_step_pass(tool, step, registry, about).await {
-                Ok(first) => return Ok(Passed { registry, tool, going, first }),
+                Ok(first) => return Ok(PassedStep { registry, tool, going, first }),
                 Err(error) => step = going.instead(error)?,
             }
         }
@@ -171,11 +171,11 @@ impl Session {
     /// Runs the first step of a call, and takes those that follow.
     async fn run(
         &self,
-        passed: Passed<'_>,
+        passed: PassedStep<'_>,
         on_output: OnOutput<'_>,
         call: &mut Proposed<'_>,
     ) -> Result<Done, CallError> {
-        let Passed { registry, tool, mut going, first } = passed;
+        let PassedStep { registry, tool, mut going, first } = passed;
         let about = (&*call.tool, &mut call.known, &mut call.recording);
         let mut outcome = self.run_step(first, registry, &mut going, &mut *on_output, about).await?;
         loop {
@@ -188,12 +188,12 @@ impl Session {
             // What only finds something out is confined by what does not confine the call.
             let (mut of_other, mut unseen) = (Known::default(), |_: &[u8]| {});
             let (known, on_output): (&mut Known, OnOutput<'_>) = match step.standing {
-                Standing::Itself => (&mut call.known, &mut *on_output),
-                Standing::Beside => (&mut of_other, &mut unseen),
+                StepStanding::Itself => (&mut call.known, &mut *on_output),
+                StepStanding::Beside => (&mut of_other, &mut unseen),
             };
             let passes = self.let_step_pass(of_step, step, registry, (&mut *known, &mut call.recording));
             outcome = match Box::pin(passes).await {
-                Err(error) => Outcome::NotPassed(error),
+                Err(error) => StepOutcome::NotPassed(error),
                 Ok(ready) => {
                     let about = (&*call.tool, known, &mut call.recording);
                     Box::pin(self.run_step(ready, registry, &mut going, on_output, about)).await?
@@ -206,7 +206,7 @@ impl Session {
     async fn let_step_pass<'a>(
         &self,
         tool: &'a Tool,
-        Step { mut args, attempt, standing, .. }: Step,
+        CallStep { mut args, attempt, standing, .. }: CallStep,
         registry: &Registry,
         about: (&mut Known, &mut Recording),
     ) -> Result<Ready<'a>, CallError> {
@@ -215,7 +215,7 @@ impl Session {
         let asking = self.gate.questions.queue(Concurrency::Alone).await;
         let read = Box::pin(self.read_first(tool, &mut args)).await?;
         let checked = self.checked_on(tool, registry, (args, &read), attempt)?;
-        if standing == Standing::Beside && self.would_ask(&checked).await? {
+        if standing == StepStanding::Beside && self.would_ask(&checked).await? {
             let text = "a person would have to be asked".to_owned();
             return Err(CallError::Told { text, code: ErrorCode::Forbidden });
         }
@@ -231,7 +231,7 @@ impl Session {
         going: &mut Going,
         on_output: OnOutput<'_>,
         (called, known, recording): (&str, &mut Known, &mut Recording),
-    ) -> Result<Outcome, CallError> {
+    ) -> Result<StepOutcome, CallError> {
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(called)?;
@@ -240,7 +240,7 @@ impl Session {
         recording.start().await?;
         let began = Instant::now();
         let result = self.execute(registry, approved, turn, on_output, (known, recording)).await;
-        Ok(Outcome::Ran { took: began.elapsed(), result })
+        Ok(StepOutcome::Ran { took: began.elapsed(), result })
     }
 
     /// The envelope, which is recorded with the call's end.
@@ -405,7 +405,7 @@ impl Session {
             return Ok(Done::of(data));
         }
         match task {
-            Task::Worker { plan, mut args, told } => {
+            ApprovedTask::Worker { plan, mut args, told } => {
                 if let Value::Object(args) = &mut args {
                     args.extend(told);
                 }
@@ -415,10 +415,10 @@ impl Session {
                 known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(tool.own_name(), run, (&bounds, timeout))
             }
-            Task::Program(program, task) => {
+            ApprovedTask::Program(program, task) => {
                 Box::pin(self.run_program((tool, program), task, turn, on_output, known)).await
             }
-            Task::Host(host, task) => {
+            ApprovedTask::Host(host, task) => {
                 Box::pin(self.have_host_answer((tool, host), task, registry, turn, (known, recording))).await
             }
         }

@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use super::Checked;
 use crate::error::CallError;
-use crate::gate::{Approved, ApprovedPlan, Case, GrantedPlaces, HostTask, Judged, Known, Preview, ProgramTask, Task};
+use crate::gate::{
+    Approved, ApprovedPlan, ApprovedTask, Case, GrantedPlaces, HostTask, Judged, Known, Preview, ProgramTask,
+};
 use crate::open_error::OpenError;
 use crate::registry::{Executor, HostTool, Tool};
 use crate::session::Session;
@@ -189,18 +191,20 @@ fn task<'a>(
     (plan, places): (Option<ApprovedPlan>, GrantedPlaces),
     sub_policy: Option<&SubPolicy>,
     whole: Option<Value>,
-) -> Result<Task<'a>, CallError> {
+) -> Result<ApprovedTask<'a>, CallError> {
     let own = match (own, sub_policy) {
         (Some(own), Some(sub_policy)) => Some(own.narrowed_to(sub_policy)),
         (own, _) => own,
     };
     let own = own.map(Box::new);
     match (&tool.executor, plan) {
-        (Executor::Worker(_), Some(plan)) => Ok(Task::Worker { plan, args, told }),
+        (Executor::Worker(_), Some(plan)) => Ok(ApprovedTask::Worker { plan, args, told }),
         (Executor::Program(program), Some(plan)) => {
-            Ok(Task::Program(program, ProgramTask { plan, places, args, told, own }))
+            Ok(ApprovedTask::Program(program, ProgramTask { plan, places, args, told, own }))
         }
-        (Executor::Host(host), _) => Ok(Task::Host(host, HostTask { args: whole.unwrap_or(args), told, most: own })),
+        (Executor::Host(host), _) => {
+            Ok(ApprovedTask::Host(host, HostTask { args: whole.unwrap_or(args), told, most: own }))
+        }
         (Executor::Worker(_) | Executor::Program(_), None) => Err(lost(tool, "gave the sandbox nothing to do")),
     }
 }

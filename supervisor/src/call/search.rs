@@ -6,14 +6,14 @@ use callgate_policy::envelope::Layer;
 use callgate_policy::failure::ErrorCode;
 
 use super::error::error_text;
-use super::step::{Next, Outcome, Step};
+use super::step::{CallStep, Next, StepOutcome};
 use crate::confine::ConfineError;
 use crate::error::CallError;
 use crate::registry::{Attempt, Searches, Understood, with_failed};
 use crate::session::Session;
 
 /// A search that is under way.
-pub(super) struct Search {
+pub(super) struct ProviderSearch {
     searches: Arc<Searches>,
     args: Understood,
     attempt: Attempt,
@@ -26,7 +26,7 @@ pub(super) struct Search {
     is_counted: bool,
 }
 
-impl Search {
+impl ProviderSearch {
     pub(super) fn new(searches: Arc<Searches>, args: Understood) -> Self {
         let attempt = Attempt::default();
         Self { searches, args, attempt, refused: None, failed: Vec::new(), last: None, is_counted: false }
@@ -45,14 +45,14 @@ impl Search {
     }
 
     /// Goes on to the next provider, if another may do better, within the time that a call has.
-    pub(super) fn next(&mut self, session: &Session, outcome: Outcome) -> Next {
+    pub(super) fn next(&mut self, session: &Session, outcome: StepOutcome) -> Next {
         match outcome {
-            Outcome::NotPassed(error) => self.instead(error).into(),
-            Outcome::Ran { result: Ok(mut done), .. } => {
+            StepOutcome::NotPassed(error) => self.instead(error).into(),
+            StepOutcome::Ran { result: Ok(mut done), .. } => {
                 done.data = with_failed(done.data, &self.failed);
                 Next::End(Ok(done))
             }
-            Outcome::Ran { took, result: Err(error) } if is_of_this_host(&error) => {
+            StepOutcome::Ran { took, result: Err(error) } if is_of_this_host(&error) => {
                 let provider = self.searches.provider(&session.id, self.attempt.number);
                 let provider = provider.map(|provider| provider.kind.name().to_owned()).unwrap_or_default();
                 self.failed.push((provider, error_text(&error)));
@@ -62,12 +62,12 @@ impl Search {
                 self.attempt.left = Some(left);
                 self.another().into()
             }
-            Outcome::Ran { result: Err(error), .. } => Next::End(Err(error)),
+            StepOutcome::Ran { result: Err(error), .. } => Next::End(Err(error)),
         }
     }
 
     /// The step in place of one that has not passed, or the error.
-    pub(super) fn instead(&mut self, error: CallError) -> Result<Step, CallError> {
+    pub(super) fn instead(&mut self, error: CallError) -> Result<CallStep, CallError> {
         if !is_of_this_host(&error) {
             return Err(error);
         }
@@ -75,13 +75,13 @@ impl Search {
         self.another()
     }
 
-    fn another(&mut self) -> Result<Step, CallError> {
+    fn another(&mut self) -> Result<CallStep, CallError> {
         self.attempt.number += 1;
         let is_over = self.attempt.left.is_some_and(|left| left.is_zero());
         if is_over || self.attempt.number >= self.searches.providers() {
             return Err(self.all_failed());
         }
-        Ok(Step::itself(self.args.clone(), self.attempt))
+        Ok(CallStep::itself(self.args.clone(), self.attempt))
     }
 
     /// One error for all; of a single provider its own. If none could be asked, it is denied for the first.

@@ -13,7 +13,7 @@ use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::registry::Tool;
-use crate::run::{Listener, Orders, ProgramEnded, Running, Stream, Streams, Surroundings, limits, line_of};
+use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, Surroundings, limits, line_of};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -74,7 +74,7 @@ struct Merged<'a> {
 }
 
 impl Listener for Merged<'_> {
-    fn hear(&mut self, _: Stream, piece: &[u8]) {
+    fn hear(&mut self, _: ProgramStream, piece: &[u8]) {
         self.head.take(piece, self.on_output);
     }
 }

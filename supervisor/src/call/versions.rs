@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::enforced;
 use super::envelope::Done;
-use super::step::{Next, Standing, Step};
+use super::step::{CallStep, Next, StepStanding};
 use crate::error::CallError;
 use crate::gate::Known;
 use crate::registry::{Attempt, Tool, Understood, versions};
@@ -53,7 +53,7 @@ impl Versions {
         if let Some((program, tool)) = self.left.next() {
             self.asked = Some(program);
             let (other, args) = (Some(Box::new(tool)), Understood::of(json!({})));
-            return Next::Step(Step { other, args, attempt: Attempt::default(), standing: Standing::Beside });
+            return Next::Step(CallStep { other, args, attempt: Attempt::default(), standing: StepStanding::Beside });
         }
         let mut done = self.done.take().unwrap_or_else(|| Done::of(json!({})));
         done.data["toolchain"] = std::mem::take(&mut self.found).into();

@@ -97,7 +97,7 @@ impl Passage {
     pub(crate) fn approve<'a, E>(
         self,
         tool: &'a Tool,
-        task: impl FnOnce(Option<ApprovedPlan>) -> Result<Task<'a>, E>,
+        task: impl FnOnce(Option<ApprovedPlan>) -> Result<ApprovedTask<'a>, E>,
     ) -> Result<Approved<'a>, E> {
         Ok(Approved { tool, task: task(self.plan)? })
     }
@@ -106,11 +106,11 @@ impl Passage {
 /// A call of a tool that may be carried out.
 pub(crate) struct Approved<'a> {
     tool: &'a Tool,
-    task: Task<'a>,
+    task: ApprovedTask<'a>,
 }
 
 /// Work to be done, and how.
-pub(crate) enum Task<'a> {
+pub(crate) enum ApprovedTask<'a> {
     Worker {
         plan: ApprovedPlan,
         args: Value,
@@ -142,7 +142,7 @@ pub(crate) struct HostTask {
 }
 
 impl<'a> Approved<'a> {
-    pub(crate) fn into_parts(self) -> (&'a Tool, Task<'a>) {
+    pub(crate) fn into_parts(self) -> (&'a Tool, ApprovedTask<'a>) {
         (self.tool, self.task)
     }
 }

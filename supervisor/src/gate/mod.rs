@@ -10,7 +10,7 @@ mod places;
 mod program;
 mod watchdogs;
 
-pub(crate) use approved::{Approved, ApprovedPlan, HostTask, ProgramTask, Task};
+pub(crate) use approved::{Approved, ApprovedPlan, ApprovedTask, HostTask, ProgramTask};
 pub(crate) use case::{Case, Known};
 pub(crate) use decide::{Gate, Judged};
 pub use decide::{Preview, interaction_required};

@@ -18,7 +18,7 @@ use callgate_worker::protocol::ProgramEnd;
 
 use self::stop::Patience;
 pub(crate) use self::stop::{GRACE, Orders, Stop};
-pub(crate) use self::streams::{ProgramInput, ProgramOutput, Stream, Streams};
+pub(crate) use self::streams::{ProgramInput, ProgramOutput, ProgramStream, Streams};
 pub(crate) use self::surroundings::Surroundings;
 use crate::confine::{ConfineError, Opened, Program};
 use crate::gate::ApprovedPlan;
@@ -34,7 +34,7 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Whoever hears what a program prints.
 pub(crate) trait Listener: Send {
     /// Takes the next piece of a stream.
-    fn hear(&mut self, stream: Stream, piece: &[u8]);
+    fn hear(&mut self, stream: ProgramStream, piece: &[u8]);
 
     /// True once nothing can come of the program any more, which is ended then.
     fn has_enough(&self) -> bool {
@@ -55,7 +55,7 @@ pub(crate) fn keep_last(text: &mut Vec<u8>, piece: &[u8], most: usize) {
 
 /// For a program whose streams go elsewhere.
 impl Listener for () {
-    fn hear(&mut self, _: Stream, _: &[u8]) {}
+    fn hear(&mut self, _: ProgramStream, _: &[u8]) {}
 }
 
 /// A program that runs, and the host's ends of what it prints to. Dropped, it ends with all that it started.
@@ -149,7 +149,7 @@ impl Running {
         let Self { program, outputs: [out, err], seen, bounds, timeout, .. } = self;
         let buffer = |output: &Option<ProgramOutput>| vec![0; if output.is_some() { PIECE } else { 0 }];
         let (mut of_out, mut of_err) = (buffer(out), buffer(err));
-        let mut take = |stream: Stream, piece: &[u8], listener: &mut _| {
+        let mut take = |stream: ProgramStream, piece: &[u8], listener: &mut _| {
             if piece.is_empty() {
                 return false;
             }
@@ -170,12 +170,12 @@ impl Running {
                 }
                 got = streams::read(out, &mut of_out), if !out_ends && !has_enough => {
                     out_ends = got == 0;
-                    has_enough = take(Stream::Out, &of_out[..got], listener);
+                    has_enough = take(ProgramStream::Out, &of_out[..got], listener);
                     if has_enough { Stop::Kill } else { continue }
                 }
                 got = streams::read(err, &mut of_err), if !err_ends && !has_enough => {
                     err_ends = got == 0;
-                    has_enough = take(Stream::Err, &of_err[..got], listener);
+                    has_enough = take(ProgramStream::Err, &of_err[..got], listener);
                     if has_enough { Stop::Kill } else { continue }
                 }
                 stop = orders.next() => stop,
@@ -193,7 +193,8 @@ impl Running {
             return end;
         }
         // What it wrote last is still in the pipes.
-        for (stream, output, buffer) in [(Stream::Out, out, &mut of_out), (Stream::Err, err, &mut of_err)] {
+        for (stream, output, buffer) in [(ProgramStream::Out, out, &mut of_out), (ProgramStream::Err, err, &mut of_err)]
+        {
             for _ in 0..PIPE_MAX / PIECE {
                 let Some(got) = output.as_ref().and_then(|output| output.read_now(buffer)) else { break };
                 take(stream, &buffer[..got], listener);

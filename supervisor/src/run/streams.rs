@@ -14,7 +14,7 @@ const END_OF_TRANSMISSION: u8 = 4;
 
 /// Stream that a program prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum ProgramStream {
     Out,
     Err,
 }

@@ -22,7 +22,7 @@ use super::rules::rules;
 use super::sources::{Inherited, has_skills};
 use super::written::{chosen_by_calls, replaced_by_calls};
 use super::{Session, SessionSpec};
-use crate::agents::kept::Kept;
+use crate::agents::kept::KeptAgent;
 use crate::agents::tools::INBOX;
 use crate::open_error::OpenError;
 use crate::place::Place;
@@ -225,7 +225,7 @@ fn narrowed(offered: Option<Vec<String>>, only: &[String], tools: &Registry) -> 
 
 impl Opening {
     /// This opening for an agent that its parent keeps.
-    pub(crate) fn kept_as(mut self, kept: &Arc<Kept>) -> Self {
+    pub(crate) fn kept_as(mut self, kept: &Arc<KeptAgent>) -> Self {
         self.lineage.kept = Some(Arc::clone(kept));
         self
     }

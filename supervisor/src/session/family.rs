@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Session;
-use crate::agents::kept::{Agents, Kept};
+use crate::agents::kept::{KeptAgent, KeptAgents};
 use crate::bounds::{AGENTS_MAX, FAMILY_MAX};
 use crate::credentials::Credentials;
 use crate::gate::people::Approver;
@@ -76,17 +76,17 @@ pub(crate) struct Family {
     /// The subagents that it has started.
     pub(crate) children: Children,
     /// Records of those that work in the background.
-    pub(crate) agents: Agents,
+    pub(crate) agents: KeptAgents,
     /// Record that its parent keeps of it, if it is a subagent that works in the background.
-    pub(crate) kept: Option<Arc<Kept>>,
+    pub(crate) kept: Option<Arc<KeptAgent>>,
     pub(crate) rearing: Rearing,
     /// Turns of the program that is this session's agent, if a program is.
     pub(crate) agents_program: Turns,
 }
 
 impl Family {
-    pub(super) fn new(rearing: Rearing, kept: Option<Arc<Kept>>) -> Self {
-        let (children, agents) = (Children::default(), Agents::default());
+    pub(super) fn new(rearing: Rearing, kept: Option<Arc<KeptAgent>>) -> Self {
+        let (children, agents) = (Children::default(), KeptAgents::default());
         Self { children, agents, kept, rearing, agents_program: Turns::default() }
     }
 }

@@ -8,7 +8,7 @@ use callgate_worker::way::Id;
 
 use super::family::Ancestry;
 use super::sources::Inherited;
-use crate::agents::kept::Kept;
+use crate::agents::kept::KeptAgent;
 use crate::gate::{Halt, Watchdogs};
 use crate::store::Parent;
 use crate::supervisor::Supervisor;
@@ -34,7 +34,7 @@ pub(crate) struct Lineage {
     /// Held while a person is asked.
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
     /// Record that its parent keeps of it, if it does.
-    pub(crate) kept: Option<Arc<Kept>>,
+    pub(crate) kept: Option<Arc<KeptAgent>>,
 }
 
 impl Lineage {

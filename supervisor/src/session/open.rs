@@ -278,7 +278,7 @@ impl Supervisor {
     fn watchdogs(&self, of_host: Vec<Arc<dyn WatchdogObject>>) -> Watchdogs {
         let mut watchdogs = Watchdogs::default();
         for watchdog in of_host {
-            watchdogs.add(Box::new(Held(watchdog)));
+            watchdogs.add(Box::new(HeldWatchdog(watchdog)));
         }
         for program in &self.watchdogs {
             watchdogs.add_program(program.clone());
@@ -460,9 +460,9 @@ struct Attempt {
 }
 
 /// A watchdog of the host's, as the gate holds it.
-struct Held(Arc<dyn WatchdogObject>);
+struct HeldWatchdog(Arc<dyn WatchdogObject>);
 
-impl Watchdog for Held {
+impl Watchdog for HeldWatchdog {
     fn judge(&self, call: &CallFacts<'_>) -> Verdict {
         self.0.judge(call)
     }
