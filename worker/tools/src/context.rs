@@ -11,6 +11,7 @@ use callgate_worker::toolset::{Given, Peer};
 
 use super::error::ToolError;
 use super::file_kind::FileKind;
+use crate::FileAct;
 
 /// Context that a call runs with, besides its arguments.
 #[derive(Debug, Clone)]
@@ -102,8 +103,11 @@ impl ToolContext {
 
     /// The path, if a search may tell of it: the kernel may have had to be told more than was granted.
     pub(super) fn may_be_told(&self) -> Result<&HostPath, ToolError> {
-        let refused =
-            || ToolError::Open { path: self.path.clone(), source: io::Error::from_raw_os_error(libc::EACCES) };
+        let refused = || ToolError::File {
+            act: FileAct::Open,
+            path: self.path.clone(),
+            source: io::Error::from_raw_os_error(libc::EACCES),
+        };
         if self.may_tell_of(self.path.as_path()) { Ok(&self.path) } else { Err(refused()) }
     }
 
@@ -112,8 +116,11 @@ impl ToolContext {
         if !self.roots.contains(&self.path) {
             return Ok(true);
         }
-        let stat = rustix::fs::stat(self.path.as_path())
-            .map_err(|e| ToolError::Open { path: self.path.clone(), source: e.into() })?;
+        let stat = rustix::fs::stat(self.path.as_path()).map_err(|e| ToolError::File {
+            act: FileAct::Open,
+            path: self.path.clone(),
+            source: e.into(),
+        })?;
         Ok(FileKind::of_other(stat.st_mode) == Some(FileKind::Directory))
     }
 

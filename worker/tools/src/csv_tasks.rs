@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::arguments::required_text;
 use super::read::open;
 use super::{ToolContext, ToolError, ToolResult};
+use crate::FileAct;
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "csv-tasks";
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolErr
     let (mut file, _) = open(&ctx.path, ctx.links)?;
     let mut bytes = Vec::new();
     let read = file.by_ref().take(FILE_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|source| ToolError::Open { path: ctx.path.clone(), source })?;
+    read.map_err(|source| ToolError::File { act: FileAct::Open, path: ctx.path.clone(), source })?;
     let of_file = |reason: String| bad("csv_path", &ctx.path.to_string(), reason);
     if bytes.len() as u64 > FILE_MAX {
         return Err(of_file(format!("it has more than {FILE_MAX} bytes")));

@@ -13,6 +13,7 @@
 //! - `flexible`: a text that is not there to the byte is looked for line by line (`flexible`), and `stage` says how it was
 //!   found (S4-15, X4-12).
 
+mod error;
 mod flexible;
 mod mismatch;
 mod place;
@@ -28,6 +29,7 @@ use memchr::memmem::Finder;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
+pub use self::error::EditError;
 pub use self::mismatch::{MatchStage, Mismatch};
 use self::place::{Splice, line_of, only_place};
 use super::arguments::required_text;
@@ -36,6 +38,7 @@ use super::{
     Contract, FileKind, FileNeed, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path,
     results,
 };
+use crate::FileAct;
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -95,7 +98,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
         return Err(ToolError::Argument { name: "old_string", wants: "a string that is not empty", found });
     }
     if old == new {
-        return Err(ToolError::NoChange);
+        return Err(EditError::NoChange.into());
     }
     let path = &ctx.path;
     let target = WriteTarget::find(path, MissingPath::IsAnError, ctx.links)?;
@@ -138,7 +141,7 @@ fn replace_all(
 ) -> Result<(Vec<u8>, usize, usize), ToolError> {
     let places: Vec<usize> = Finder::new(old).find_iter(content).collect();
     let Some(first) = places.first().copied() else {
-        return Err(ToolError::NotFound { path: path.clone(), why: Mismatch::find(content, old) });
+        return Err(EditError::NotFound { path: path.clone(), why: Mismatch::find(content, old) }.into());
     };
     let rest = content.len() - places.len() * old.len();
     let size = (places.len() as u64).saturating_mul(new.len() as u64).saturating_add(rest as u64);
@@ -164,19 +167,20 @@ pub(super) fn content(target: &WriteTarget<'_>, path: &HostPath) -> Result<(Vec<
 /// Content and status of a file that is not changed.
 pub(super) fn content_to_read(path: &HostPath, links: LinkTreatment) -> Result<(Vec<u8>, Stat), ToolError> {
     let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-    let file = match links {
-        LinkTreatment::Followed => open(CWD, path.as_path().as_os_str(), OFlags::empty(), path)?,
-        LinkTreatment::Refused => {
-            let parent = open_parent_without_links(parent, MissingPath::IsAnError)
-                .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })?;
-            open(parent.as_fd(), name, OFlags::NOFOLLOW, path)?
-        }
-    };
+    let file =
+        match links {
+            LinkTreatment::Followed => open(CWD, path.as_path().as_os_str(), OFlags::empty(), path)?,
+            LinkTreatment::Refused => {
+                let parent = open_parent_without_links(parent, MissingPath::IsAnError)
+                    .map_err(|e| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() })?;
+                open(parent.as_fd(), name, OFlags::NOFOLLOW, path)?
+            }
+        };
     read(file, path)
 }
 
 fn read(file: File, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
-    let failed = |source| ToolError::Read { path: path.clone(), source };
+    let failed = |source| ToolError::File { act: FileAct::Read, path: path.clone(), source };
     let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
     if let Some(what) = FileKind::of_other(stat.st_mode) {
         return Err(ToolError::NotRegular { path: path.clone(), what });
@@ -195,7 +199,7 @@ fn open(directory: BorrowedFd<'_>, name: &OsStr, links: OFlags, path: &HostPath)
     let flags = OFlags::RDONLY | links | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::empty()))
         .map(File::from)
-        .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })
+        .map_err(|e| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() })
 }
 
 #[cfg(test)]
@@ -256,7 +260,7 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
             assert!(error.next_step().is_some(), "{error}");
         }
-        assert!(matches!(edit(&path, "c", "c"), Err(ToolError::NoChange)));
+        assert!(matches!(edit(&path, "c", "c").expect_err("refused").own(), Some(EditError::NoChange)));
         assert!(matches!(edit(&path, "", "c"), Err(ToolError::Argument { name: "old_string", .. })));
         assert_eq!(fs::read_to_string(&path).expect("there"), "aaa\nb x b\nc\nx\n");
         assert_eq!(fs::metadata(&path).expect("there").ino(), inode, "not even replaced by its like");
@@ -274,11 +278,14 @@ mod tests {
         assert_eq!(all("aa", "x").expect("replaced"), json!({ "path": path, "line": 1, "count": 2 }));
         assert_eq!(fs::read_to_string(&path).expect("there"), "xx\nb a\n");
         assert_eq!(all("a", "").expect("replaced")["line"], 2);
-        assert!(matches!(all("a", "b"), Err(ToolError::NotFound { .. })));
+        assert!(matches!(all("a", "b").expect_err("refused").own(), Some(EditError::NotFound { .. })));
         assert_eq!(fs::read_to_string(&path).expect("there"), "xx\nb \n");
         fs::write(&path, "a".repeat(1 << 20)).expect("a file");
         assert!(matches!(all("a", &"b".repeat(1 << 20)), Err(ToolError::TooLong { .. })));
-        assert!(matches!(edit(&path, "a", "b"), Err(ToolError::NotUnique { .. })), "the control: without that, one");
+        assert!(
+            matches!(edit(&path, "a", "b").expect_err("refused").own(), Some(EditError::NotUnique { .. })),
+            "the control: without that, one"
+        );
     }
 
     #[test]
@@ -286,7 +293,10 @@ mod tests {
         let (_dir, path) = scratch("\tif x {\n\t\ty\n");
         let ctx = ToolContext::new(HostPath::from(path.as_path()), 10);
         let args = json!({ "old_string": "if x {\n    y\n", "new_string": "if z {\n    y\n" });
-        assert!(matches!(run(&args, &ctx), Err(ToolError::NotFound { .. })), "the locked one is exact");
+        assert!(
+            matches!(run(&args, &ctx).expect_err("refused").own(), Some(EditError::NotFound { .. })),
+            "the locked one is exact"
+        );
         let mut flexible = args.clone();
         flexible[FLEXIBLE] = true.into();
         let data = run(&flexible, &ctx).expect("edited").data;
@@ -322,7 +332,7 @@ mod tests {
         ] {
             let (_dir, path) = scratch(content);
             let error = edit(&path, old, "new").expect_err("it is not there");
-            assert!(matches!(&error, ToolError::NotFound { why: found, .. } if *found == why), "{error:?}");
+            assert!(matches!(error.own(), Some(EditError::NotFound { why: found, .. }) if *found == why), "{error:?}");
             assert_eq!(fs::read(&path).expect("there"), content);
         }
     }
@@ -385,7 +395,10 @@ mod tests {
         let target = WriteTarget::find(&host, MissingPath::IsAnError, LinkTreatment::Followed).expect("found");
         let (_, stat) = content(&target, &host).expect("read");
         fs::write(&path, "theirs!").expect("written");
-        assert!(matches!(target.publish(&[b"mine"], Some(&stat)), Err(ToolError::Changed { .. })));
+        assert!(matches!(
+            target.publish(&[b"mine"], Some(&stat)).expect_err("refused").own(),
+            Some(super::super::write::WriteError::Changed { .. })
+        ));
         assert_eq!(fs::read_to_string(&path).expect("there"), "theirs!");
         assert_eq!(names(dir.path()), ["f"]);
     }

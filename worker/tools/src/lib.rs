@@ -55,7 +55,7 @@ pub mod write;
 pub use callgate_worker::toolset::{SyscallNeed, ToolResult};
 pub use context::{LinkTreatment, ToolContext};
 pub use contract::{Contract, FileNeed, Needs, Outside, ToolFunction};
-pub use error::{ToolError, is_refusal};
+pub use error::{FileAct, ToolError, ToolReason, is_refusal};
 pub use file_kind::FileKind;
 pub use results::{HEAD, name_path};
 pub use search::{EXCLUDE, INCLUDE};

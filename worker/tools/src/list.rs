@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use super::arguments::{flag, integer, is_told};
 use super::search::{Trouble, place, walk_builder};
 use super::{Contract, FileNeed, HEAD, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, results};
+use crate::FileAct;
 
 /// The arguments of `list`.
 pub const LIST_SCHEMA: &str = r#"{
@@ -204,7 +205,7 @@ impl DirectoryListing<'_> {
                 let source = source
                     .raw_os_error()
                     .map_or_else(|| std::io::Error::other(source.to_string()), std::io::Error::from_raw_os_error);
-                Err(ToolError::Open { path: path.into(), source })
+                Err(ToolError::File { act: FileAct::Open, path: path.into(), source })
             }
             source => {
                 self.trouble.note(&about, source.map_or_else(|| error.to_string(), ToString::to_string));

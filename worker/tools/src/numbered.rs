@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use serde_json::{Map, Value};
 
 use super::{HEAD, ToolContext, ToolError, ToolResult};
+use crate::{FileAct, ToolReason};
 
 /// How wide a number is. Without it nothing is numbered.
 pub const NUMBER_LINES: &str = "number_lines";
@@ -36,6 +38,24 @@ const DEFINITION_MAX: u64 = 8 << 20;
 const COUNT_MAX: u64 = 256 << 20;
 /// Bytes that an error shows of a file that is not text.
 const SHOWN: usize = 32;
+
+/// No line of the file defines the name.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing in {path} defines `{symbol}`")]
+struct NoSymbol {
+    path: HostPath,
+    symbol: String,
+}
+
+impl ToolReason for NoSymbol {
+    fn code(&self) -> ErrorCode {
+        ErrorCode::NotFound
+    }
+
+    fn next_step(&self) -> Option<&'static str> {
+        Some("look for it with a search, or read by lines")
+    }
+}
 
 /// Refuses a file whose name says that it is not text.
 pub(super) fn refuse_by_name(args: &Value, path: &HostPath) -> Result<(), ToolError> {
@@ -105,7 +125,7 @@ fn total(data: &mut Map<String, Value>, ctx: &ToolContext) -> Result<String, Too
 
 /// Counts the lines of a file, and says whether those are all.
 fn count(ctx: &ToolContext) -> Result<(u64, bool), ToolError> {
-    let failed = |source| ToolError::Read { path: ctx.path.clone(), source };
+    let failed = |source| ToolError::File { act: FileAct::Read, path: ctx.path.clone(), source };
     let (file, _) = super::read::open(&ctx.path, ctx.links)?;
     let (mut file, mut chunk) = (file.take(COUNT_MAX), vec![0; 64 * 1024]);
     let (mut newlines, mut last) = (0, b'\n');
@@ -134,7 +154,7 @@ pub(super) fn lines_of_symbol(args: &Value, ctx: &ToolContext) -> Result<Option<
     let (file, _) = super::read::open(&ctx.path, ctx.links)?;
     let text = beginning(file, &ctx.path)?;
     let lines: Vec<&str> = text.lines().collect();
-    let missing = || ToolError::NoSymbol { path: ctx.path.clone(), symbol: symbol.to_owned() };
+    let missing = || NoSymbol { path: ctx.path.clone(), symbol: symbol.to_owned() };
     let at = lines.iter().position(|line| defines(line, symbol)).ok_or_else(missing)?;
     let last = at + length(&lines[at..]) - 1;
     Ok(Some((at as u64 + 1, last as u64 + 1)))
@@ -142,7 +162,7 @@ pub(super) fn lines_of_symbol(args: &Value, ctx: &ToolContext) -> Result<Option<
 
 fn beginning(file: File, path: &HostPath) -> Result<String, ToolError> {
     let mut bytes = Vec::new();
-    let failed = |source| ToolError::Read { path: path.clone(), source };
+    let failed = |source| ToolError::File { act: FileAct::Read, path: path.clone(), source };
     file.take(DEFINITION_MAX).read_to_end(&mut bytes).map_err(failed)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

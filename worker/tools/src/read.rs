@@ -18,6 +18,7 @@ use std::os::unix::fs::FileExt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value, json};
@@ -28,6 +29,7 @@ use super::{
     Contract, FileKind, FileNeed, HEAD, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult,
     name_path, numbered, results,
 };
+use crate::{FileAct, ToolReason};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -82,6 +84,57 @@ pub const PDF: &str = "pdf";
 
 const CHUNK: usize = 64 * 1024;
 
+/// Reason why a part of a file is not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Lines and bytes were asked for in one call (C-27).
+    #[error("a line range and a byte range in one call")]
+    MixedRanges,
+    /// The range ends before it starts.
+    #[error("end_line {end_line} is before start_line {start_line}")]
+    EmptyRange {
+        /// The first line asked for.
+        start_line: u64,
+        /// The last line asked for.
+        end_line: u64,
+    },
+    /// The range starts after the last line.
+    #[error("start_line {start_line} is past the end of {path}, which has {total_lines} lines")]
+    StartPastEnd {
+        /// The file.
+        path: HostPath,
+        /// The first line asked for.
+        start_line: u64,
+        /// The lines there are.
+        total_lines: u64,
+    },
+    /// The range starts after the last byte.
+    #[error("byte_offset {byte_offset} is past the end of {path}, which has {size} bytes")]
+    OffsetPastEnd {
+        /// The file.
+        path: HostPath,
+        /// The first byte asked for.
+        byte_offset: u64,
+        /// The bytes there are.
+        size: u64,
+    },
+}
+
+impl ToolReason for ReadError {
+    fn code(&self) -> ErrorCode {
+        ErrorCode::InputInvalid
+    }
+
+    fn next_step(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::MixedRanges => "ask for lines or for bytes",
+            Self::EmptyRange { .. } => "lines are counted from 1, and end_line is included",
+            Self::StartPastEnd { .. } | Self::OffsetPastEnd { .. } => "start before the end",
+        })
+    }
+}
+
 /// Reads `ctx.path`.
 ///
 /// # Errors
@@ -102,7 +155,11 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
         Range::Lines { start, end } => lines(&file, &before, &ctx.path, start, end, limit)?,
         Range::Bytes { offset, length } => bytes(&file, &before, &ctx.path, offset, length, limit)?,
     };
-    let after = rustix::fs::fstat(&file).map_err(|e| ToolError::Read { path: ctx.path.clone(), source: e.into() })?;
+    let after = rustix::fs::fstat(&file).map_err(|e| ToolError::File {
+        act: FileAct::Read,
+        path: ctx.path.clone(),
+        source: e.into(),
+    })?;
     numbered::number(args, ctx, found.into_output(&ctx.path, limit, changed(&before, &after)))
 }
 
@@ -138,14 +195,14 @@ impl Range {
         let by_line = start_line.is_some() || end_line.is_some();
         let by_byte = offset.is_some() || length.is_some();
         if by_line && by_byte {
-            return Err(ToolError::MixedRanges);
+            return Err(ReadError::MixedRanges.into());
         }
         if by_byte {
             return Ok(Self::Bytes { offset: offset.unwrap_or(0), length });
         }
         let start = start_line.unwrap_or(1);
         match end_line {
-            Some(end_line) if end_line < start => Err(ToolError::EmptyRange { start_line: start, end_line }),
+            Some(end_line) if end_line < start => Err(ReadError::EmptyRange { start_line: start, end_line }.into()),
             end => Ok(Self::Lines { start, end }),
         }
     }
@@ -157,7 +214,7 @@ impl Range {
 /// watchdog. It is looked at again once open, because the name may have been given to something else in between;
 /// O_NONBLOCK keeps that from hanging (fifo(7), open(2)), and O_NOCTTY from taking a terminal.
 pub(super) fn open(path: &HostPath, links: LinkTreatment) -> Result<(File, Stat), ToolError> {
-    let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
+    let failed = |e: rustix::io::Errno| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() };
     let regular = |stat: Stat| match FileKind::of_other(stat.st_mode) {
         None => Ok(stat),
         Some(what) => Err(ToolError::NotRegular { path: path.clone(), what }),
@@ -262,7 +319,7 @@ fn lines(
     end: Option<u64>,
     limit: usize,
 ) -> Result<ReadBytes, ToolError> {
-    let failed = |source| ToolError::Read { path: path.clone(), source };
+    let failed = |source| ToolError::File { act: FileAct::Read, path: path.clone(), source };
     let stat_size = u64::try_from(stat.st_size).unwrap_or(0);
     // A small file needs no more than itself; each page touched is a fault in a process that was just forked.
     let room = usize::try_from(stat_size).unwrap_or(CHUNK).clamp(4096, CHUNK);
@@ -320,7 +377,7 @@ fn lines(
     let total_lines = whole.then_some(newlines + u64::from(last != b'\n'));
     if at_end && kept.is_empty() && start > 1 {
         let total_lines = total_lines.unwrap_or(0);
-        return Err(ToolError::StartPastEnd { path: path.clone(), start_line: start, total_lines });
+        return Err(ReadError::StartPastEnd { path: path.clone(), start_line: start, total_lines }.into());
     }
     let size = if at_end { Some(reached) } else { Some(stat_size).filter(|&size| size > 0) };
     Ok(ReadBytes { bytes: kept, offset, start_line: Some(start), total_lines, size })
@@ -335,8 +392,8 @@ fn bytes(
     length: Option<u64>,
     limit: usize,
 ) -> Result<ReadBytes, ToolError> {
-    let failed = |source| ToolError::Read { path: path.clone(), source };
-    let past_end = |size| ToolError::OffsetPastEnd { path: path.clone(), byte_offset: offset, size };
+    let failed = |source| ToolError::File { act: FileAct::Read, path: path.clone(), source };
+    let past_end = |size| ToolError::from(ReadError::OffsetPastEnd { path: path.clone(), byte_offset: offset, size });
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     // A size of 0 may mean that the kernel makes the content up as it is read.
     if (size > 0 && offset > size) || i64::try_from(offset).is_err() {
@@ -541,10 +598,10 @@ mod tests {
             assert_eq!(pathless(data(&path, range)), shape("", 1, 0, 0, 0));
         }
         let error = read(&path, json!({ "start_line": 2 })).expect_err("there is no line 2");
-        assert!(matches!(error, ToolError::StartPastEnd { total_lines: 0, .. }), "{error}");
+        assert!(matches!(error.own(), Some(ReadError::StartPastEnd { total_lines: 0, .. })), "{error}");
         assert_eq!(data(&path, json!({ "byte_offset": 0 }))["size"], 0);
         let error = read(&path, json!({ "byte_offset": 1 })).expect_err("there is no byte 1");
-        assert!(matches!(error, ToolError::OffsetPastEnd { size: 0, .. }), "{error}");
+        assert!(matches!(error.own(), Some(ReadError::OffsetPastEnd { size: 0, .. })), "{error}");
     }
 
     #[test]
@@ -582,7 +639,7 @@ mod tests {
             json!({ "start_line": 1, "end_line": 2, "byte_offset": 0, "byte_length": 1 }),
         ] {
             let error = read(&path, range.clone()).expect_err("C-27: one or the other");
-            assert!(matches!(error, ToolError::MixedRanges), "{range}: {error}");
+            assert!(matches!(error.own(), Some(ReadError::MixedRanges)), "{range}: {error}");
         }
         for (name, value) in [
             ("start_line", json!(0)),
@@ -598,7 +655,7 @@ mod tests {
             assert!(matches!(error, ToolError::Argument { name: n, .. } if n == name), "{name} {value}: {error}");
         }
         let error = read(&path, json!({ "start_line": 2, "end_line": 1 })).expect_err("backwards");
-        assert!(matches!(error, ToolError::EmptyRange { start_line: 2, end_line: 1 }), "{error}");
+        assert!(matches!(error.own(), Some(ReadError::EmptyRange { start_line: 2, end_line: 1 })), "{error}");
     }
 
     #[test]
@@ -609,8 +666,8 @@ mod tests {
             for start in [lines + 1, lines + 2, u64::MAX] {
                 let error = read(&path, json!({ "start_line": start })).expect_err("past the end");
                 assert!(
-                    matches!(error, ToolError::StartPastEnd { total_lines, start_line, .. }
-                        if total_lines == lines && start_line == start),
+                    matches!(error.own(), Some(ReadError::StartPastEnd { total_lines, start_line, .. })
+                        if *total_lines == lines && *start_line == start),
                     "{content:?} {start}: {error}"
                 );
                 assert!(error.text().contains(&format!("has {lines} lines")), "{}", error.text());
@@ -619,7 +676,7 @@ mod tests {
         let path = dir.file("12345");
         for offset in [6, 1 << 40, u64::MAX] {
             let error = read(&path, json!({ "byte_offset": offset })).expect_err("past the end");
-            assert!(matches!(error, ToolError::OffsetPastEnd { size: 5, .. }), "{offset}: {error}");
+            assert!(matches!(error.own(), Some(ReadError::OffsetPastEnd { size: 5, .. })), "{offset}: {error}");
         }
         assert_eq!(
             data(&path, json!({ "byte_offset": 5 }))["content"],
@@ -887,7 +944,7 @@ mod tests {
             (dir.path(&"n/".repeat(2500)), libc::ENAMETOOLONG, "4095"),
         ] {
             let error = read(&path, json!({})).expect_err("no such file");
-            assert!(matches!(error, ToolError::Open { .. }), "{error}");
+            assert!(matches!(error, ToolError::File { act: FileAct::Open, .. }), "{error}");
             assert_eq!(error.errno(), Some(errno), "{error}");
             let text = error.text();
             assert!(text.contains(&path.display().to_string()) && text.contains(hint), "{text}");
@@ -910,7 +967,7 @@ mod tests {
         unprivileged().expect("control: readable as it is");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("chmod");
         let error = unprivileged().expect_err("mode 0");
-        assert!(matches!(error, ToolError::Open { .. }), "{error}");
+        assert!(matches!(error, ToolError::File { act: FileAct::Open, .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::EACCES));
     }
 

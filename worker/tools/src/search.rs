@@ -28,6 +28,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::list_of_text;
 use super::{FileKind, ToolContext, ToolError};
+use crate::FileAct;
 
 /// The most bytes of a result that are shown, whatever the number of its entries: a bound for what a supervisor takes.
 pub(super) const HEAD_MAX: usize = 1024 * 1024;
@@ -248,7 +249,8 @@ pub(super) fn walk<V: Visitor>(
     chosen: &Chosen,
     make: impl Fn() -> V,
 ) -> Result<(Vec<V>, Vec<Trouble>), ToolError> {
-    let failed = |e: rustix::io::Errno| ToolError::Open { path: ctx.path.clone(), source: e.into() };
+    let failed =
+        |e: rustix::io::Errno| ToolError::File { act: FileAct::Open, path: ctx.path.clone(), source: e.into() };
     let mut roots: Vec<&HostPath> = ctx.roots.iter().collect();
     roots.sort_unstable();
     // Patterns that begin alike were widened to the same tree.

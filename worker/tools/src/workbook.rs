@@ -3,6 +3,29 @@
 use std::io;
 
 use callgate_policy::failure::ErrorCode;
+use callgate_policy::path::HostPath;
+
+use crate::ToolReason;
+
+/// A workbook that gave no result.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct WorkbookFault {
+    /// The file.
+    pub path: HostPath,
+    /// Reason.
+    pub why: WorkbookError,
+}
+
+impl ToolReason for WorkbookFault {
+    fn code(&self) -> ErrorCode {
+        self.why.code()
+    }
+
+    fn next_step(&self) -> Option<&'static str> {
+        self.why.next_step()
+    }
+}
 
 /// Reason why a workbook gave no result.
 #[derive(Debug, thiserror::Error)]

@@ -29,6 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_worker::toolset::TEMPORARY_PREFIX;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat};
@@ -41,6 +42,7 @@ use super::{
     Contract, FileKind, FileNeed, LinkTreatment, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path,
     results,
 };
+use crate::{FileAct, ToolReason};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{
@@ -92,6 +94,47 @@ pub const CREATE_CONTRACT: Contract = Contract {
 /// As many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
+/// Reason why a file is not written. It is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Only new files may be made, and the name is taken.
+    #[error("{path} is there already, and only new files may be made")]
+    Exists {
+        /// The file.
+        path: HostPath,
+    },
+    /// Symbolic links led the kernel and this code to different files: somebody is changing them.
+    #[error("the symbolic links of {path} changed while they were followed")]
+    LinkChanged {
+        /// The file.
+        path: HostPath,
+    },
+    /// Somebody else wrote to the file meanwhile. It is as they left it.
+    #[error("{path} was changed by somebody else meanwhile")]
+    Changed {
+        /// The file.
+        path: HostPath,
+    },
+}
+
+impl ToolReason for WriteError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Exists { .. } => ErrorCode::Forbidden,
+            Self::LinkChanged { .. } | Self::Changed { .. } => ErrorCode::ResourceBusy,
+        }
+    }
+
+    fn next_step(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Exists { .. } => "choose a name that is free",
+            Self::LinkChanged { .. } => "try again, or name the file that the link leads to",
+            Self::Changed { .. } => "read it again",
+        })
+    }
+}
+
 /// Writes `args["content"]` to `ctx.path`.
 ///
 /// # Errors
@@ -111,7 +154,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
 ///
 /// # Errors
 ///
-/// [`ToolError::Exists`] if the name is taken; else the operation that failed. Parent directories that were made stay.
+/// [`WriteError::Exists`] if the name is taken; else the operation that failed. Parent directories that were made stay.
 pub fn create(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let content = content(args)?;
     let target = WriteTarget::of_new(&ctx.path)?;
@@ -172,12 +215,15 @@ impl<'a> WriteTarget<'a> {
     /// the file takes it.
     pub(super) fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-        let directory = open_parent_without_links(parent, MissingPath::Made)
-            .map_err(|e| ToolError::Parent { path: path.clone(), source: e.into() })?;
+        let directory = open_parent_without_links(parent, MissingPath::Made).map_err(|e| ToolError::File {
+            act: FileAct::Parents,
+            path: path.clone(),
+            source: e.into(),
+        })?;
         match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => return Err(ToolError::Exists { path: path.clone() }),
+            Ok(_) => return Err(WriteError::Exists { path: path.clone() }.into()),
             Err(Errno::NOENT) => {}
-            Err(e) => return Err(ToolError::Open { path: path.clone(), source: e.into() }),
+            Err(e) => return Err(ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() }),
         }
         Ok(Self { path, directory, name: name.to_owned(), replaces: None, taken: TakenName::IsAnError })
     }
@@ -188,10 +234,10 @@ impl<'a> WriteTarget<'a> {
     /// kernel decides whether each may be followed (it refuses a stranger's link in a sticky directory, proc(5)
     /// `protected_symlinks`), and where an existing file is.
     pub(super) fn find(path: &'a HostPath, missing: MissingPath, links: LinkTreatment) -> Result<Self, ToolError> {
-        let open_failed = |e: Errno| ToolError::Open { path: path.clone(), source: e.into() };
+        let open_failed = |e: Errno| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() };
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
         let parent_failed = |e: Errno| match missing {
-            MissingPath::Made => ToolError::Parent { path: path.clone(), source: e.into() },
+            MissingPath::Made => ToolError::File { act: FileAct::Parents, path: path.clone(), source: e.into() },
             MissingPath::IsAnError => open_failed(e),
         };
         let opened = match links {
@@ -229,7 +275,7 @@ impl<'a> WriteTarget<'a> {
                 end => {
                     let end = end.map(|(stat, _)| stat);
                     if followed.is_some_and(|followed| followed != end.as_ref().map(identity)) {
-                        return Err(ToolError::LinkChanged { path: path.clone() });
+                        return Err(WriteError::LinkChanged { path: path.clone() }.into());
                     }
                     let replaces = match end {
                         None if missing == MissingPath::IsAnError => return Err(open_failed(Errno::NOENT)),
@@ -265,7 +311,7 @@ impl<'a> WriteTarget<'a> {
     /// Stores `content` beside the file, to be put in its place.
     pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<StagedContent<'_>, ToolError> {
         let write = |file: &mut File| {
-            let failed = |source| ToolError::Write { path: self.path.clone(), source };
+            let failed = |source| ToolError::File { act: FileAct::Write, path: self.path.clone(), source };
             content.iter().try_for_each(|part| file.write_all(part)).map_err(failed)
         };
         self.stage_by(write, making)
@@ -291,15 +337,28 @@ impl<'a> WriteTarget<'a> {
         if let Some(before) = before {
             rustix::process::umask(before);
         }
-        let (temporary, mut file) = created.map_err(|source| ToolError::Temporary { path: path.clone(), source })?;
+        let (temporary, mut file) =
+            created.map_err(|source| ToolError::File { act: FileAct::Temporary, path: path.clone(), source })?;
         fill(&mut file)?;
-        let made = rustix::fs::fstat(&file).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
+        let made = rustix::fs::fstat(&file).map_err(|e| ToolError::File {
+            act: FileAct::Mode,
+            path: path.clone(),
+            source: e.into(),
+        })?;
         let differs = |mode: &Mode| *mode != Mode::from_raw_mode(made.st_mode & 0o7777);
         // A default ACL of the directory may have taken bits away.
         if let Some(mode) = exactly.filter(differs) {
-            rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
+            rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::File {
+                act: FileAct::Mode,
+                path: path.clone(),
+                source: e.into(),
+            })?;
         }
-        nix::unistd::close(file).map_err(|e| ToolError::Write { path: path.clone(), source: e.into() })?;
+        nix::unistd::close(file).map_err(|e| ToolError::File {
+            act: FileAct::Write,
+            path: path.clone(),
+            source: e.into(),
+        })?;
         Ok(StagedContent { target: self, temporary })
     }
 
@@ -307,21 +366,26 @@ impl<'a> WriteTarget<'a> {
     pub(super) fn require_unchanged(&self, was: &Stat) -> Result<(), ToolError> {
         let is = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let unchanged = is.is_ok_and(|is| version(&is) == version(was));
-        if unchanged { Ok(()) } else { Err(ToolError::Changed { path: self.path.clone() }) }
+        if unchanged { Ok(()) } else { Err(WriteError::Changed { path: self.path.clone() }.into()) }
     }
 
     fn refused(&self, e: Errno) -> ToolError {
         let path = self.path.clone();
         match (self.taken, e) {
-            (TakenName::IsAnError, Errno::EXIST) => ToolError::Exists { path },
-            (TakenName::IsAnError | TakenName::Replaced, _) => ToolError::Publish { path, source: e.into() },
+            (TakenName::IsAnError, Errno::EXIST) => WriteError::Exists { path }.into(),
+            (TakenName::IsAnError | TakenName::Replaced, _) => {
+                ToolError::File { act: FileAct::Publish, path, source: e.into() }
+            }
         }
     }
 
     /// Removes the file.
     pub(super) fn remove(&self) -> Result<(), ToolError> {
-        rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())
-            .map_err(|e| ToolError::Remove { path: self.path.clone(), source: e.into() })
+        rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty()).map_err(|e| ToolError::File {
+            act: FileAct::Remove,
+            path: self.path.clone(),
+            source: e.into(),
+        })
     }
 
     /// This file for a name that nothing may have by then.
@@ -386,7 +450,7 @@ impl StagedContent<'_> {
 
 /// The mode to keep, if the kernel lets this process write to the file as it stands.
 fn mode_if_writable(directory: BorrowedFd<'_>, name: &OsStr, path: &HostPath) -> Result<Mode, ToolError> {
-    let failed = |e: Errno| ToolError::Open { path: path.clone(), source: e.into() };
+    let failed = |e: Errno| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() };
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let stat = match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::empty())) {
         Ok(file) => rustix::fs::fstat(file),
@@ -600,11 +664,11 @@ mod tests {
         symlink("sub", place.join("linked")).expect("a link");
         for taken in ["sub", "sub/new", "dangling", "link"] {
             let error = create(place.join(taken), "y").expect_err("it is there");
-            assert!(matches!(error, ToolError::Exists { .. }), "{taken}: {error}");
+            assert!(matches!(error.own(), Some(WriteError::Exists { .. })), "{taken}: {error}");
         }
         for through in ["linked/other", "dangling/other", "sub/new/other"] {
             let error = create(place.join(through), "y").expect_err("no directory");
-            assert!(matches!(error, ToolError::Parent { .. }), "{through}: {error}");
+            assert!(matches!(error, ToolError::File { act: FileAct::Parents, .. }), "{through}: {error}");
         }
         assert_eq!((text(&path), names(&place.join("sub"))), ("x".to_owned(), vec!["new".into()]));
         assert_eq!(names(&place), ["dangling", "link", "linked", "sub"]);
@@ -620,7 +684,7 @@ mod tests {
         let target = WriteTarget::of_new(&path).expect("nothing is there");
         fs::write(path.as_path(), "theirs").expect("a file");
         let error = target.publish(&[b"ours"], None).expect_err("it is there now");
-        assert!(matches!(error, ToolError::Exists { .. }), "{error}");
+        assert!(matches!(error.own(), Some(WriteError::Exists { .. })), "{error}");
         assert_eq!((text(path.as_path()), names(dir.path())), ("theirs".to_owned(), vec!["f".into()]));
     }
 
@@ -660,7 +724,7 @@ mod tests {
         symlink("nowhere", dir.path().join("link")).expect("a link");
         for parent in ["file", "file/sub", "link", "link/sub"] {
             let error = write(dir.path().join(parent).join("f"), "new").expect_err("no directory");
-            assert!(matches!(error, ToolError::Parent { .. }), "{parent}: {error}");
+            assert!(matches!(error, ToolError::File { act: FileAct::Parents, .. }), "{parent}: {error}");
             assert_eq!(error.errno(), Some(libc::ENOTDIR), "{parent}");
         }
         assert_eq!(names(dir.path()), ["file", "link"]);
@@ -687,7 +751,7 @@ mod tests {
         without_capabilities(|| write(&path, "mine")).expect("control: a writable file in this directory is replaced");
         set_mode(&path, 0o444);
         let error = without_capabilities(|| write(&path, "new")).expect_err("it is read-only");
-        assert!(matches!(error, ToolError::Open { .. }), "{error}");
+        assert!(matches!(error, ToolError::File { act: FileAct::Open, .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::EACCES));
         assert_eq!(text(&path), "mine");
         assert_eq!(names(dir.path()), ["f"]);
@@ -700,8 +764,8 @@ mod tests {
         for (name, parent) in [("f", false), ("sub/f", true)] {
             let error = without_capabilities(|| write(dir.path().join(name), "new")).expect_err("nothing can be made");
             assert_eq!(error.errno(), Some(libc::EACCES), "{error}");
-            assert_eq!(matches!(error, ToolError::Parent { .. }), parent, "{error}");
-            assert_eq!(matches!(error, ToolError::Temporary { .. }), !parent, "{error}");
+            assert_eq!(matches!(error, ToolError::File { act: FileAct::Parents, .. }), parent, "{error}");
+            assert_eq!(matches!(error, ToolError::File { act: FileAct::Temporary, .. }), !parent, "{error}");
         }
         set_mode(dir.path(), 0o755);
         assert_eq!(names(dir.path()), [""; 0]);
@@ -760,7 +824,7 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let error = write(&link, "new").expect_err("the file has no name");
-        assert!(matches!(error, ToolError::LinkChanged { .. }), "{error}");
+        assert!(matches!(error.own(), Some(WriteError::LinkChanged { .. })), "{error}");
         assert_eq!(names(dir.path()), [""; 0]);
     }
 
@@ -890,7 +954,7 @@ mod tests {
         let target = WriteTarget::find(&path, MissingPath::Made, LinkTreatment::Followed).expect("found");
         fs::create_dir(dir.path().join("f")).expect("somebody is faster");
         let error = target.publish(&[b"new"], None).expect_err("a directory is there now");
-        assert!(matches!(error, ToolError::Publish { .. }), "{error}");
+        assert!(matches!(error, ToolError::File { act: FileAct::Publish, .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::EISDIR));
         assert_eq!(names(dir.path()), ["f"]);
     }
@@ -930,7 +994,7 @@ mod tests {
         let path = dir.join("f");
         write(&path, &"o".repeat(20_000)).expect("control: there is room for this");
         let error = write(&path, &"n".repeat(100_000)).expect_err("there is no room for this");
-        assert!(matches!(error, ToolError::Write { .. }), "{error}");
+        assert!(matches!(error, ToolError::File { act: FileAct::Write, .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::ENOSPC));
         assert!(error.text().contains("full"), "{}", error.text());
         assert_eq!(text(&path), "o".repeat(20_000));
@@ -946,7 +1010,7 @@ mod tests {
         let path = dir.join("f");
         write(&path, "old").expect("control: this is small enough");
         let error = write(&path, &"n".repeat(100_000)).expect_err("this is not");
-        assert!(matches!(error, ToolError::Write { .. }), "{error}");
+        assert!(matches!(error, ToolError::File { act: FileAct::Write, .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::EFBIG));
         assert_eq!(text(&path), "old");
         assert_eq!(names(&dir), ["f"]);

@@ -9,6 +9,7 @@ use callgate_policy::sql::{SqlKind, Statement};
 use serde_json::{Map, Value};
 
 use super::{CONNECTION, Connection, ServerConnection, check};
+use crate::FileAct;
 use crate::arguments::{integer, required_text, text};
 use crate::{ToolContext, ToolError, ToolResult};
 
@@ -133,13 +134,11 @@ impl DatabaseCall {
 
     pub(super) fn failed(&self, failed: Failed) -> ToolError {
         match (failed, &self.output) {
-            (Failed::Because { why, code }, _) => ToolError::Database { database: self.name(), why, code },
-            (Failed::Sink(source), Some(path)) => ToolError::Write { path: path.clone(), source },
-            (Failed::Sink(source), None) => ToolError::Database {
-                database: self.name(),
-                why: source.to_string(),
-                code: ErrorCode::ToolExecutionFailed,
-            },
+            (Failed::Because { why, code }, _) => ToolError::Remote { what: self.name(), why, code },
+            (Failed::Sink(source), Some(path)) => ToolError::File { act: FileAct::Write, path: path.clone(), source },
+            (Failed::Sink(source), None) => {
+                ToolError::Remote { what: self.name(), why: source.to_string(), code: ErrorCode::ToolExecutionFailed }
+            }
         }
     }
 

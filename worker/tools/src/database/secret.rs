@@ -46,9 +46,7 @@ impl Secret {
     pub(super) fn kept_out_of(&self, done: Result<ToolResult, ToolError>) -> Result<ToolResult, ToolError> {
         match done {
             Ok(output) => Ok(ToolResult { data: self.value(output.data), ..output }),
-            Err(ToolError::Database { database, why, code }) => {
-                Err(ToolError::Database { database, why: self.text(&why), code })
-            }
+            Err(ToolError::Remote { what, why, code }) => Err(ToolError::Remote { what, why: self.text(&why), code }),
             Err(other) => Err(other),
         }
     }
@@ -70,8 +68,8 @@ mod tests {
             for behind in ["", "y", "yz"] {
                 let digits = STANDARD_NO_PAD.encode(format!("{before}{password}{behind}"));
                 let why = format!("no: {password}; {digits}");
-                let database = "postgres x".to_owned();
-                let error = ToolError::Database { database, why, code: ErrorCode::Forbidden };
+                let what = "postgres x".to_owned();
+                let error = ToolError::Remote { what, why, code: ErrorCode::Forbidden };
                 let text = secret.kept_out_of(Err(error)).expect_err("it failed").text();
                 let left: String = text.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
                 assert!(

@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use super::call::{DatabaseCall, Failed, Operation};
 use super::rows::{Cell, Column, RowWish, Sink};
 use super::sql::{PRAGMAS, Sql};
+use crate::FileAct;
 use crate::{FileKind, ToolError};
 
 /// How long it waits for somebody who writes.
@@ -90,7 +91,7 @@ const WAL: u8 = 2;
 
 /// A FIFO would keep SQLite waiting for somebody who writes to it. Whether it is in WAL mode.
 fn require_file(path: &HostPath) -> Result<bool, ToolError> {
-    let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
+    let failed = |e: rustix::io::Errno| ToolError::File { act: FileAct::Open, path: path.clone(), source: e.into() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&file).map_err(failed)?;

@@ -9,18 +9,18 @@ use std::borrow::Cow;
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
 
+use super::error::EditError;
 use super::mismatch::{MatchStage, Mismatch};
 use super::place::{PLACES_MAX, Splice, line_of, only_place};
-use crate::ToolError;
 
 /// Where `old` is, and what is to be there.
-pub(super) fn find<'n>(content: &[u8], (old, new): (&str, &'n str), path: &HostPath) -> Result<Splice<'n>, ToolError> {
+pub(super) fn find<'n>(content: &[u8], (old, new): (&str, &'n str), path: &HostPath) -> Result<Splice<'n>, EditError> {
     match only_place(content, old.as_bytes(), path) {
         Ok(at) => {
             let range = at..at + old.len();
             return Ok(Splice { range, new: Cow::Borrowed(new.as_bytes()), stage: MatchStage::Exact });
         }
-        Err(ToolError::NotFound { .. }) => {}
+        Err(EditError::NotFound { .. }) => {}
         Err(other) => return Err(other),
     }
     let found = TextLines::of(content);
@@ -36,7 +36,7 @@ pub(super) fn find<'n>(content: &[u8], (old, new): (&str, &'n str), path: &HostP
             }
         }
     }
-    Err(ToolError::NotFound { path: path.clone(), why: Mismatch::find(content, old.as_bytes()) })
+    Err(EditError::NotFound { path: path.clone(), why: Mismatch::find(content, old.as_bytes()) })
 }
 
 /// The lines of a text without their ends, and where they begin.
@@ -76,7 +76,7 @@ fn place(
     (found, wanted): (&TextLines<'_>, &TextLines<'_>),
     stage: MatchStage,
     path: &HostPath,
-) -> Result<Option<usize>, ToolError> {
+) -> Result<Option<usize>, EditError> {
     let (text, wanted) = (found.compared(stage), wanted.compared(stage));
     let finder = Finder::new(&wanted);
     let (mut places, mut times, mut from, mut line) = (Vec::new(), 0, 0, 0);
@@ -95,7 +95,7 @@ fn place(
         [place] => Ok(Some(*place)),
         several => {
             let lines = several.iter().map(|line| line_of(content, found.0[*line].1)).collect();
-            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage })
+            Err(EditError::NotUnique { path: path.clone(), times, lines, stage })
         }
     }
 }
@@ -162,7 +162,7 @@ fn indented(line: &[u8], indents: &[(&[u8], &[u8])]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn edit(content: &str, old: &str, new: &str) -> Result<(String, &'static str), ToolError> {
+    fn edit(content: &str, old: &str, new: &str) -> Result<(String, &'static str), EditError> {
         let Splice { range, new, stage } = find(content.as_bytes(), (old, new), &"/f".into())?;
         let after = [&content.as_bytes()[..range.start], &new, &content.as_bytes()[range.end..]].concat();
         Ok((String::from_utf8(after).expect("text"), stage.name()))
@@ -218,11 +218,11 @@ mod tests {
             ("  x\n  y\n\n\tx\n\ty\n", "x\ny\n", MatchStage::Indentation),
         ] {
             let error = edit(content, old, "z\n").expect_err(old);
-            assert!(matches!(&error, ToolError::NotUnique { stage: at, .. } if *at == stage), "{error:?}");
+            assert!(matches!(&error, EditError::NotUnique { stage: at, .. } if *at == stage), "{error:?}");
             assert!(error.to_string().contains(stage.text()), "{error}");
         }
         for (content, old) in [("  \n\n", " \t\n"), ("ab\n", "b\nc\n"), ("ab\n  cd\n", "b\ncd\n")] {
-            assert!(matches!(edit(content, old, "z"), Err(ToolError::NotFound { .. })), "{old:?}");
+            assert!(matches!(edit(content, old, "z"), Err(EditError::NotFound { .. })), "{old:?}");
         }
     }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
 
+use super::error::EditError;
 use super::mismatch::{MatchStage, Mismatch};
-use crate::ToolError;
 
 /// How many places an error names.
 pub(super) const PLACES_MAX: usize = 5;
@@ -20,7 +20,7 @@ pub(super) struct Splice<'n> {
 }
 
 /// Where the text is, if it is there once.
-pub(super) fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<usize, ToolError> {
+pub(super) fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<usize, EditError> {
     let finder = Finder::new(old);
     let mut places = Vec::new();
     let mut times = 0;
@@ -34,11 +34,11 @@ pub(super) fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<
         from = place + 1;
     }
     match places.as_slice() {
-        [] => Err(ToolError::NotFound { path: path.clone(), why: Mismatch::find(content, old) }),
+        [] => Err(EditError::NotFound { path: path.clone(), why: Mismatch::find(content, old) }),
         [place] => Ok(*place),
         several => {
             let lines = several.iter().map(|place| line_of(content, *place)).collect();
-            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage: MatchStage::Exact })
+            Err(EditError::NotUnique { path: path.clone(), times, lines, stage: MatchStage::Exact })
         }
     }
 }

@@ -5,11 +5,13 @@
 //! execve(2), and nothing of its configuration that names a program or another file counts (`repository`). Nothing is
 //! written either: the index stays as it is, byte for byte.
 
+use callgate_policy::failure::ErrorCode;
+use callgate_policy::path::HostPath;
 use gix::bstr::{BStr, ByteSlice as _};
 use serde_json::{Map, Value};
 
 use super::search::REST_MAX;
-use super::{HEAD, ToolError, ToolResult};
+use super::{HEAD, ToolError, ToolReason, ToolResult};
 
 pub mod diff;
 mod repository;
@@ -102,6 +104,44 @@ enum Blanks {
     Plain,
 }
 
+/// Reason why a repository gave no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GitError {
+    /// No repository is there, nor above it as far as the call may look.
+    #[error("there is no git repository at {path}, nor above it in the workspace")]
+    NoRepository {
+        /// Where one was looked for.
+        path: HostPath,
+    },
+    /// A repository could not be read.
+    #[error("{what}: {why}")]
+    Repository {
+        /// Act that failed.
+        what: &'static str,
+        /// Reason.
+        why: String,
+    },
+}
+
+impl ToolReason for GitError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoRepository { .. } => ErrorCode::NotFound,
+            Self::Repository { .. } => ErrorCode::ToolExecutionFailed,
+        }
+    }
+
+    fn next_step(&self) -> Option<&'static str> {
+        match self {
+            Self::NoRepository { .. } => {
+                Some("name a directory of a repository; one above the workspace is not looked for")
+            }
+            Self::Repository { .. } => None,
+        }
+    }
+}
+
 /// Most characters of an error of the library's that are told: what it quotes comes from the repository.
 const WHY_MAX: usize = 300;
 
@@ -109,7 +149,7 @@ const WHY_MAX: usize = 300;
 fn failed(what: &'static str, error: impl std::fmt::Display) -> ToolError {
     let text = error.to_string();
     let why: String = text.chars().flat_map(char::escape_debug).take(WHY_MAX).collect();
-    ToolError::Repository { what, why }
+    GitError::Repository { what, why }.into()
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use callgate_policy::path::HostPath;
 use gix::bstr::{BString, ByteSlice as _};
 
 use super::super::{FileKind, LinkTreatment, ToolContext, ToolError};
-use super::failed;
+use super::{GitError, failed};
+use crate::FileAct;
 
 /// The largest file of settings or patterns that is read, bytes.
 const SETTINGS_MAX: u64 = 16 * 1024 * 1024;
@@ -105,10 +106,10 @@ fn found(ctx: &ToolContext) -> Result<(PathBuf, PathBuf), ToolError> {
                 return Ok((directory.to_owned(), part.to_owned()));
             }
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-            Err(e) => return Err(ToolError::Open { path: at.into(), source: e.into() }),
+            Err(e) => return Err(ToolError::File { act: FileAct::Open, path: at.into(), source: e.into() }),
         }
     }
-    Err(ToolError::NoRepository { path: ctx.path.clone() })
+    Err(GitError::NoRepository { path: ctx.path.clone() }.into())
 }
 
 /// The directory that `.git` is, or that it names as a file.
@@ -116,7 +117,8 @@ fn git_directory(at: &Path) -> Result<PathBuf, ToolError> {
     match kind_of(at)? {
         PathKind::Directory => Ok(at.to_owned()),
         PathKind::File(size) if size <= 4096 => {
-            let text = fs::read(at).map_err(|source| ToolError::Open { path: at.into(), source })?;
+            let text =
+                fs::read(at).map_err(|source| ToolError::File { act: FileAct::Open, path: at.into(), source })?;
             let named = text.strip_prefix(b"gitdir:").map(|rest| rest.trim());
             let named =
                 named.ok_or_else(|| failed("open the repository", "`.git` is a file that names no directory"))?;
@@ -133,13 +135,14 @@ fn common_directory(directory: &Path) -> Result<PathBuf, ToolError> {
     let at = directory.join("commondir");
     match kind_of(&at) {
         Ok(PathKind::File(size)) if size <= 4096 => {
-            let text = fs::read(&at).map_err(|source| ToolError::Open { path: at.into(), source })?;
+            let text =
+                fs::read(&at).map_err(|source| ToolError::File { act: FileAct::Open, path: at.into(), source })?;
             Ok(directory.join(OsStr::from_bytes(text.trim_end())))
         }
         Ok(PathKind::File(_)) => Err(failed("open the repository", "`commondir` is a long file")),
         Ok(PathKind::Directory) => Err(failed("open the repository", "`commondir` is a directory")),
         Ok(PathKind::Other(what)) => Err(ToolError::NotRegular { path: at.into(), what }),
-        Err(ToolError::Open { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+        Err(ToolError::File { act: FileAct::Open, source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(directory.to_owned())
         }
         Err(error) => Err(error),
@@ -160,7 +163,8 @@ fn require_alternates(ctx: &ToolContext, objects: &Path) -> Result<(), ToolError
             // What is not there, or not visible, names nothing to the library either.
             Err(_unreadable) => continue,
         }
-        let text = fs::read(&list).map_err(|source| ToolError::Open { path: list.into(), source })?;
+        let text =
+            fs::read(&list).map_err(|source| ToolError::File { act: FileAct::Open, path: list.into(), source })?;
         let named = gix::odb::alternate::parse(&text).map_err(|e| failed("open the repository", e))?;
         // As the library has them: relative to the objects of the repository, whoever names them.
         for other in named.into_iter().map(|other| objects.join(other)) {
@@ -188,13 +192,20 @@ fn require_alternates(ctx: &ToolContext, objects: &Path) -> Result<(), ToolError
 
 /// The error of what the kernel may show, and nobody has granted.
 fn not_granted(path: PathBuf) -> ToolError {
-    ToolError::Open { path: HostPath::from(path), source: std::io::Error::from_raw_os_error(libc::EACCES) }
+    ToolError::File {
+        act: FileAct::Open,
+        path: HostPath::from(path),
+        source: std::io::Error::from_raw_os_error(libc::EACCES),
+    }
 }
 
 /// Rules that have judged names hold for the directory with the objects as well: who may not read that sees nothing of them.
 fn require_granted(ctx: &ToolContext, at: &Path, directory: &Path) -> Result<(), ToolError> {
-    let real =
-        fs::canonicalize(directory).map_err(|source| ToolError::Open { path: directory.to_owned().into(), source })?;
+    let real = fs::canonicalize(directory).map_err(|source| ToolError::File {
+        act: FileAct::Open,
+        path: directory.to_owned().into(),
+        source,
+    })?;
     if ctx.links == LinkTreatment::Refused && at == directory && real != at {
         return Err(ToolError::ByLink { path: at.into(), real: real.into() });
     }
@@ -213,7 +224,11 @@ fn require_readable(ctx: &ToolContext, directory: &Path) -> Result<(), ToolError
     let mut linked = Vec::new();
     let mut left = vec![directory.to_owned()];
     while let Some(at) = left.pop() {
-        let entries = fs::read_dir(&at).map_err(|source| ToolError::Open { path: at.clone().into(), source })?;
+        let entries = fs::read_dir(&at).map_err(|source| ToolError::File {
+            act: FileAct::Open,
+            path: at.clone().into(),
+            source,
+        })?;
         for entry in entries.filter_map(Result::ok) {
             seen += 1;
             let Ok(kind) = entry.file_type() else { continue };
@@ -283,7 +298,8 @@ enum PathKind {
 }
 
 fn kind_of(path: &Path) -> Result<PathKind, ToolError> {
-    let about = fs::metadata(path).map_err(|source| ToolError::Open { path: path.into(), source })?;
+    let about =
+        fs::metadata(path).map_err(|source| ToolError::File { act: FileAct::Open, path: path.into(), source })?;
     Ok(match FileKind::of_other(about.mode()) {
         None => PathKind::File(about.len()),
         Some(FileKind::Directory) => PathKind::Directory,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult};
 use super::repository::Repository;
-use super::{Blanks, GitText, failed, name, quoted};
+use super::{Blanks, GitError, GitText, failed, name, quoted};
 
 /// The name.
 pub const NAME: &str = "git_status";
@@ -125,7 +125,7 @@ pub fn run(_: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
 pub(in super::super) fn summary(ctx: &ToolContext) -> Result<Option<Value>, ToolError> {
     let repository = match Repository::of(ctx) {
         Ok(repository) => repository,
-        Err(ToolError::NoRepository { .. }) => return Ok(None),
+        Err(error) if matches!(error.own(), Some(GitError::NoRepository { .. })) => return Ok(None),
         Err(error) => return Err(error),
     };
     let branch = Branch::of(&repository.gix)?;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::{FileKind, ToolContext, ToolError, ToolResult, run};
+use super::GitError;
 
 /// A repository in a directory of its own.
 struct TestRepository {
@@ -367,13 +368,13 @@ fn s2_14_a_repository_above_the_workspace_is_not_looked_for() {
     assert!(run("git_status", &json!({}), &ctx).is_ok(), "the control");
     ctx.paths = vec![ctx.path.clone(), ctx.path.clone()];
     let error = run("git_status", &json!({}), &ctx).unwrap_err();
-    assert!(matches!(error, ToolError::NoRepository { .. }), "{error}");
+    assert!(matches!(error.own(), Some(GitError::NoRepository { .. })), "{error}");
     assert_eq!(error.code(), ErrorCode::NotFound);
     // F1: one without a working tree under any name is none either.
     let bare = place.top().join("bare");
     place.git(&["init", "-q", "--bare", "bare"]);
     let ctx = ToolContext::new(bare.into(), 1000);
-    assert!(matches!(run("git_diff", &json!({}), &ctx), Err(ToolError::NoRepository { .. })));
+    assert!(matches!(run("git_diff", &json!({}), &ctx).expect_err("none").own(), Some(GitError::NoRepository { .. })));
 }
 
 /// A file that would keep a reader waiting is refused, wherever it is; what is too long is not read.

@@ -4,6 +4,8 @@ use std::io;
 
 use callgate_policy::failure::ErrorCode;
 
+use crate::ToolReason;
+
 /// Reason why a server has not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,6 +41,24 @@ pub enum LspError {
     Stream(io::Error),
 }
 
+/// A language server that has not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{server}: {why}{}", last_words(.words))]
+pub struct ServerFault {
+    /// Its name.
+    pub server: String,
+    /// Reason.
+    pub why: LspError,
+    /// The end of what it had written on standard error.
+    pub words: String,
+}
+
+impl ToolReason for ServerFault {
+    fn code(&self) -> ErrorCode {
+        self.why.code()
+    }
+}
+
 impl LspError {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
@@ -53,6 +73,6 @@ impl LspError {
 }
 
 /// Text about a server's last words in an error.
-pub(crate) fn last_words(words: &str) -> String {
+fn last_words(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; it had written on standard error:\n{words}") }
 }

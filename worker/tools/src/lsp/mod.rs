@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use callgate_policy::path::HostPath;
 use serde_json::{Map, Value, json};
 
-pub use self::error::LspError;
-pub(super) use self::error::last_words;
+pub use self::error::{LspError, ServerFault};
 use self::talk::Talk;
 use super::arguments::{flag, integer, is_told, required_text, text};
 use super::{Contract, HEAD, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, read};
+use crate::FileAct;
 
 /// The name.
 pub const NAME: &str = "lsp";
@@ -136,7 +136,7 @@ const MESSAGE_MAX: usize = 2000;
 /// An argument that makes no sense, a file that cannot be read, a server that does not answer.
 pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let server = required_text(args, SERVER)?;
-    let failed = |why: LspError, words: String| ToolError::LanguageServer { server: server.to_owned(), why, words };
+    let failed = |why, words| ToolError::from(ServerFault { server: server.to_owned(), why, words });
     let peer = ctx.peer.as_deref().ok_or_else(|| failed(LspError::Absent, String::new()))?;
     let source = source(ctx, &ctx.path)?;
     let question = LspQuestion::of(args, &source)?;
@@ -168,7 +168,11 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
 fn source(ctx: &ToolContext, path: &HostPath) -> Result<String, ToolError> {
     let (file, _) = read::open(path, ctx.links)?;
     let mut bytes = Vec::new();
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|source| ToolError::Read { path: path.clone(), source })?;
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|source| ToolError::File {
+        act: FileAct::Read,
+        path: path.clone(),
+        source,
+    })?;
     let not_text = |why: &str| ToolError::NotText { path: path.clone(), why: why.to_owned() };
     if bytes.len() as u64 > FILE_MAX {
         return Err(not_text("it has more than 4 MiB, as no source has"));

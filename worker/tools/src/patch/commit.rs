@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::error::PatchError;
 use super::hunks::LINES_MAX;
+use crate::FileAct;
 use crate::write::{Making, MissingPath, StagedContent, WriteTarget};
 use crate::{FileKind, LinkTreatment, ToolError, edit};
 use callgate_worker::sys::names::{self, NamedEntry};
@@ -275,13 +276,13 @@ fn take_together(acts: &[CommitAct<'_>], staged: &[Option<StagedContent<'_>>]) -
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EXDEV)) => return Ok(0),
             Err(source) => {
                 let errno = Errno::from_io_error(&source).unwrap_or(Errno::IO);
-                let removing = || ToolError::Remove { path: act.target.path.clone(), source };
+                let removing = || ToolError::File { act: FileAct::Remove, path: act.target.path.clone(), source };
                 return Err(staged.as_ref().map_or_else(removing, |staged| staged.refused(errno)));
             }
         }
     }
     names::take(&entries, names::ALL).map_err(|source| {
         let path = acts.first().map_or_else(|| HostPath::from("/"), |act| act.target.path.clone());
-        ToolError::Publish { path, source }
+        ToolError::File { act: FileAct::Publish, path, source }
     })
 }

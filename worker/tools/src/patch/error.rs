@@ -3,7 +3,7 @@
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 
-use crate::message;
+use crate::{ToolReason, message};
 
 /// Reason why a patch is not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,10 +118,8 @@ fn listed(paths: &[HostPath]) -> String {
     paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-impl PatchError {
-    /// Kind of error (X1-25).
-    #[must_use]
-    pub fn code(&self) -> ErrorCode {
+impl ToolReason for PatchError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Syntax { .. } | Self::Unsupported { .. } | Self::Name { .. } | Self::Twice { .. } | Self::Either => {
                 ErrorCode::InputInvalid
@@ -136,10 +134,8 @@ impl PatchError {
         }
     }
 
-    /// Next step of the caller.
-    #[must_use]
-    pub fn next_step(&self) -> &'static str {
-        match self {
+    fn next_step(&self) -> Option<&'static str> {
+        Some(match self {
             Self::Syntax { why, .. } if why.contains("Begin Patch") => {
                 "nothing was changed; give a unified diff, or whole files as `changes`"
             }
@@ -160,7 +156,7 @@ impl PatchError {
             Self::NotChecked { .. } => "nothing was changed; make the call again",
             Self::Either => "see the tool's schema",
             Self::HalfDone { .. } => "read these files, and put them right",
-        }
+        })
     }
 }
 

@@ -52,6 +52,7 @@ pub use self::error::{Misfit, PatchError};
 use self::parse::{Change, FILES_MAX, FilePatch};
 use super::arguments::{flag, integer, required_text, text};
 use super::{Contract, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, results};
+use crate::FileAct;
 
 /// The name of the tool.
 pub const NAME: &str = "apply_patch";
@@ -248,7 +249,9 @@ fn apply(
             Change::Create => None,
             Change::Copy => Some(files.read(old)?),
             Change::Modify | Change::Delete | Change::Rename => match files.take(old) {
-                Err(ToolError::Open { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => {
+                Err(ToolError::File { act: FileAct::Open, source, .. })
+                    if source.raw_os_error() == Some(libc::ENOENT) =>
+                {
                     let from_nothing = patch.hunks.iter().all(|hunk| hunk.old_start == 0 && hunk.old_count == 0);
                     let is_new = patch.change == Change::Modify && (create_if_missing || from_nothing);
                     if !is_new {
@@ -319,7 +322,9 @@ fn write_all(changes: &[Value], ctx: &ToolContext) -> Result<ToolResult, ToolErr
     for (change, path) in changes.iter().zip(&ctx.paths) {
         let content = required_text(change, "content")?.as_bytes().to_vec();
         let mode = match files.take(path) {
-            Err(ToolError::Open { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => None,
+            Err(ToolError::File { act: FileAct::Open, source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => {
+                None
+            }
             taken => Some(taken?.mode),
         };
         let mut data = Map::new();

@@ -29,8 +29,9 @@ use serde_json::{Map, Value};
 use self::sheet::{FILE_MAX, Sheet, SheetContent};
 use super::arguments::{flag, integer, text};
 use super::message::shorten;
-use super::workbook::WorkbookError;
+use super::workbook::{WorkbookError, WorkbookFault};
 use super::{Contract, FileNeed, Needs, SyscallNeed, ToolContext, ToolError, ToolResult, name_path, read, results};
+use crate::FileAct;
 
 /// The arguments of `read_excel`.
 pub const READ_EXCEL_SCHEMA: &str = r#"{
@@ -99,7 +100,7 @@ const SHEETS_MAX: usize = 500;
 /// # Errors
 /// An argument that makes no sense, a file that is no workbook or a broken one, or a sheet that is not in it.
 pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
-    let of = |why: WorkbookError| ToolError::Workbook { path: ctx.path.clone(), why };
+    let of = |why: WorkbookError| ToolError::from(WorkbookFault { path: ctx.path.clone(), why });
     let action = ExcelAction::parse(args)?;
     let rows = rows(args)?;
     let show_hidden = flag(args, "show_hidden")?;
@@ -140,13 +141,13 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
 
 /// The file, if it is not too long.
 fn whole(ctx: &ToolContext) -> Result<Arc<[u8]>, ToolError> {
-    let of = |why: WorkbookError| ToolError::Workbook { path: ctx.path.clone(), why };
+    let of = |why: WorkbookError| ToolError::from(WorkbookFault { path: ctx.path.clone(), why });
     let (file, stat) = read::open(&ctx.path, ctx.links)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let mut bytes = Vec::new();
     if size <= FILE_MAX {
         let read = file.take(FILE_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(|source| ToolError::Read { path: ctx.path.clone(), source })?;
+        read.map_err(|source| ToolError::File { act: FileAct::Read, path: ctx.path.clone(), source })?;
     }
     match size.max(bytes.len() as u64) {
         size if size > FILE_MAX => Err(of(WorkbookError::TooLong { size, most: FILE_MAX })),

@@ -303,7 +303,7 @@ impl Service<'_> {
 }
 
 fn failed(why: impl Into<String>, code: ErrorCode) -> ToolError {
-    ToolError::Service { service: "Azure DevOps", why: why.into(), code }
+    ToolError::Remote { what: "ask Azure DevOps".to_owned(), why: why.into(), code }
 }
 
 fn project(args: &Value) -> Option<&str> {

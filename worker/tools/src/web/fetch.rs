@@ -116,7 +116,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let timeout = Duration::from_millis(integer(args, "timeout_ms", 1, whole)?.unwrap_or(TIMEOUT));
     let asked = FetchRequest { format, max_bytes };
     let mut left = integer(args, LEFT, 0, "a whole number")?.unwrap_or(REDIRECTS);
-    let mut url = target(text(args, "url", "a URL")?.unwrap_or_default())?;
+    let mut url = fetched(text(args, "url", "a URL")?.unwrap_or_default())?;
     let client = FetchClient::new(&ctx.certificates, timeout, args[BY_EGRESS] == true);
     loop {
         let response = client.get(&url).map_err(|(why, code)| refused(&url, why, code))?;
@@ -130,19 +130,19 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     }
 }
 
-/// A URL that can be fetched, without what a server does not see.
-fn target(text: &str) -> Result<Url, ToolError> {
-    let bad = |why: &str| ToolError::Fetch {
-        url: crate::message::shorten(&text.into()),
-        why: why.to_owned(),
-        code: ErrorCode::InputInvalid,
-    };
-    let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
+/// A URL that can be fetched.
+fn fetched(text: &str) -> Result<Url, ToolError> {
+    target(text).map_err(|why| not_fetched(text, why, ErrorCode::InputInvalid))
+}
+
+/// A URL that can be fetched, without what a server does not see, or why it cannot be.
+fn target(text: &str) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad("only http and https URLs are fetched"));
+        return Err("only http and https URLs are fetched".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("a URL with a user name or a password is not fetched"));
+        return Err("a URL with a user name or a password is not fetched".to_owned());
     }
     url.set_fragment(None);
     Ok(url)
@@ -165,17 +165,18 @@ pub struct FetchHost {
 ///
 /// Why the URL is not fetched.
 pub fn place(url: &str) -> Result<FetchHost, String> {
-    let url = target(url).map_err(|error| match error {
-        ToolError::Fetch { why, .. } => why,
-        other => other.to_string(),
-    })?;
+    let url = target(url)?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no host")?;
     let port = url.port_or_known_default().ok_or("it names no port")?;
     Ok(FetchHost { host: host.to_owned(), port, tls: url.scheme() == "https" })
 }
 
 fn refused(url: &Url, why: impl Into<String>, code: ErrorCode) -> ToolError {
-    ToolError::Fetch { url: crate::message::shorten(&url.as_str().into()), why: why.into(), code }
+    not_fetched(url.as_str(), why, code)
+}
+
+fn not_fetched(url: &str, why: impl Into<String>, code: ErrorCode) -> ToolError {
+    ToolError::Remote { what: format!("fetch {}", crate::message::shorten(&url.into())), why: why.into(), code }
 }
 
 fn agent(certificates: &[u8], timeout: Duration) -> Agent {
@@ -309,7 +310,7 @@ fn redirect(from: &Url, response: &Response<ureq::Body>) -> Option<Result<Url, T
     // Bytes that are not ASCII are UTF-8 in practice.
     let to = String::from_utf8_lossy(to.as_bytes());
     Some(match from.join(&to) {
-        Ok(to) => target(to.as_str()),
+        Ok(to) => fetched(to.as_str()),
         Err(error) => Err(refused(from, format!("it redirects to no URL ({error})"), ErrorCode::OutputMalformed)),
     })
 }
@@ -455,7 +456,7 @@ mod tests {
             "https://u:p@a/",
             "http://",
         ] {
-            let error = target(url).expect_err(url);
+            let error = fetched(url).expect_err(url);
             assert_eq!(error.code(), ErrorCode::InputInvalid, "{url}: {error}");
         }
         for (url, asked) in [

@@ -97,7 +97,7 @@ struct RlmQuestion<'a> {
 ///
 /// Too many prompts, or none. What is wrong with one answer stands in its place.
 pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
-    let bad = |why: String| ToolError::Service { service: "the model", why, code: ErrorCode::InputInvalid };
+    let bad = |why: String| ToolError::Remote { what: "ask the model".to_owned(), why, code: ErrorCode::InputInvalid };
     let prompts = check(args).map_err(|(name, reason)| bad(format!("argument `{name}`: {reason}")))?;
     let url = Url::parse(text(args, AT, "a URL")?.unwrap_or_default()).map_err(|error| bad(error.to_string()))?;
     let whole = "a whole number of at least 1";

@@ -108,7 +108,7 @@ fn provider(kind: ProviderKind) -> &'static dyn SearchProvider {
 /// A provider that is not reached, or whose answer cannot be read.
 pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let name = text(args, PROVIDER, "a provider's name")?.unwrap_or_default();
-    let failed = |why: String, code| ToolError::Search { provider: name.to_owned(), why, code };
+    let failed = |why: String, code| ToolError::Remote { what: format!("ask {name}"), why, code };
     let unknown = || failed("there is no such provider".to_owned(), ErrorCode::InputInvalid);
     let kind = ProviderKind::parse(name).ok_or_else(unknown)?;
     let at = Url::parse(text(args, AT, "a URL")?.unwrap_or_default())
