@@ -6,6 +6,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "this library is part of tests, where a panic is the report")]
 
 mod binaries;
+mod dice;
 mod environment;
 mod extent;
 mod host;
@@ -15,10 +16,10 @@ pub mod projects;
 mod run;
 mod skips;
 
-pub use callgate_worker::probe::dice::Dice;
 pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;
+pub use dice::Dice;
 pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually, parent_of};
 pub use extent::{SuiteExtent, repetitions};
 pub use host::{Host, Target, User, matrix, matrix_as};

@@ -154,7 +154,7 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
                 assert_eq!(failed.step, Step::Attempt, "{failed}");
             }
             // And what it is for.
-            let own = CallWork::program(vec![word("any"), word("own-pid")], word("/"));
+            let own = CallWork::program(vec![word("any"), word("env")], word("/"));
             let (_, printed) = call(&programs, own);
             assert!(printed.contains("\"ok\":true"), "{printed}");
         }

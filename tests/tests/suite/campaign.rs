@@ -2,7 +2,7 @@
 //! B7).
 //!
 //! Inside, two processes and their children make, move, link and remove files, change modes, bind, listen, shut down and connect,
-//! and end in every way (`worker/src/probe/campaign.rs`). Outside, a stranger of the same user listens where a server was,
+//! and end in every way (`tests/src/probe/campaign.rs`). Outside, a stranger of the same user listens where a server was,
 //! binds names of sockets, puts links into their place, makes files and removes them. Around them stand files, names and
 //! servers that must stay as they are: contents, modes, owners, times, and connections that never come. Each round is a session of its
 //! own, in a place of its own; what varies between rounds is in [`Round::new`].

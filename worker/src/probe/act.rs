@@ -3,16 +3,16 @@
 use super::outcome::{ActArgs, ActOutcome};
 
 /// One thing an attacker would try.
-pub(super) struct ProbeAct {
-    pub(super) name: &'static str,
+pub struct ProbeAct {
+    pub name: &'static str,
     /// The id in the list of attacks that this act belongs to.
-    pub(super) attack: &'static str,
-    pub(super) args: &'static str,
-    pub(super) about: &'static str,
-    pub(super) run: fn(&ActArgs<'_>) -> ActOutcome,
+    pub attack: &'static str,
+    pub args: &'static str,
+    pub about: &'static str,
+    pub run: fn(&ActArgs<'_>) -> ActOutcome,
 }
 
-pub(super) const fn act(
+pub const fn act(
     name: &'static str,
     attack: &'static str,
     args: &'static str,
@@ -21,3 +21,6 @@ pub(super) const fn act(
 ) -> ProbeAct {
     ProbeAct { name, attack, args, about, run }
 }
+
+/// Acts under the name of what they are about.
+pub type Family = (&'static str, &'static [ProbeAct]);

@@ -17,24 +17,10 @@ pub(crate) const ACTS: &[ProbeAct] = &[
         "run a command with a terminal of its own as standard input",
         under_terminal,
     ),
-    act("list-fds", "A20", "", "every open descriptor and what it is", list_fds),
     act("env", "A17", "", "the environment", env),
     act("tty-sti", "D6", "FD [HIGHBITS]", "TIOCSTI, with these bits above the 32nd of the request", tty_sti),
     act("tty-linux", "D6", "FD", "TIOCLINUX paste of the selection", tty_linux),
 ];
-
-/// Asks about each number rather than reading /proc/self/fd, which needs a descriptor itself and may be closed.
-fn list_fds(_args: &ActArgs<'_>) -> ActOutcome {
-    let mut open = serde_json::Map::new();
-    for number in 0..65536 {
-        if call("fcntl", libc::SYS_fcntl, &[int(number), int(libc::F_GETFD), int(0)]).is_ok() {
-            let target = std::fs::read_link(format!("/proc/self/fd/{number}"));
-            let target = target.map_or_else(|_| "?".to_owned(), |path| path.display().to_string());
-            open.insert(number.to_string(), json!(target));
-        }
-    }
-    Ok(json!({ "fds": open }))
-}
 
 fn env(_args: &ActArgs<'_>) -> ActOutcome {
     #[allow(clippy::disallowed_methods, reason = "what was let through is what this act is about")]

@@ -1,9 +1,6 @@
 //! Acts on paths: contents, names and metadata (attacks A5, A6, A7, A12, A13 and the plain ones).
 
-use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::ffi::CStr;
 
 use serde_json::json;
 
@@ -31,7 +28,6 @@ pub(crate) const ACTS: &[ProbeAct] = &[
     act("link", "A3", "FROM TO", "hard link", link),
     act("symlink", "A2", "TARGET PATH", "symbolic link", symlink),
     act("mknod", "A13", "PATH [c|b MAJOR MINOR]", "make a device node", mknod),
-    act("mkfifo", "A13", "PATH", "make a FIFO", mkfifo),
     act("chmod", "A12", "PATH MODE", "chmod(2)", chmod),
     act("fchmodat", "A12", "PATH MODE", "fchmodat(2)", fchmodat),
     act("fchmodat2", "A12", "PATH MODE", "fchmodat2(2), number 452", fchmodat2),
@@ -47,26 +43,16 @@ pub(crate) const ACTS: &[ProbeAct] = &[
     act("lsetxattr", "A12", "PATH", "lsetxattr user.callgate", lsetxattr),
     act("fsetxattr", "A12", "PATH", "set it by a read-only descriptor", fsetxattr),
     act("setxattrat", "A12", "PATH", "setxattrat(2), number 463", setxattrat),
-    act("getxattr", "A12", "PATH", "read user.callgate", getxattr),
     act("removexattr", "A12", "PATH", "remove user.callgate", removexattr),
     act("fremovexattr", "A12", "PATH", "remove it by a read-only descriptor", fremovexattr),
     act("removexattrat", "A12", "PATH", "removexattrat(2), number 466", removexattrat),
     act("file-setattr", "A12", "PATH", "file_setattr(2), number 469: nodump", file_setattr),
     act("fs-ioctl", "A12", "PATH", "FS_IOC_SETFLAGS nodump, read-only descriptor", fs_ioctl),
-    act("fallocate", "A12", "PATH", "give back the first 8192 bytes", fallocate),
     act("readdir", "A2", "PATH", "list a directory", readdir),
     act("stat", "A2", "PATH", "stat", stat),
     act("inotify", "A2", "PATH", "watch a path", inotify),
     act("flock", "A2", "PATH", "take an exclusive lock without waiting", flock),
     act("fifo-open", "A2", "PATH", "open a FIFO both ways, O_NONBLOCK", fifo_open),
-    act(
-        "truncate-race",
-        "A6",
-        "DIRECTORY PATH N",
-        "truncate a file of a directory (or TMPDIR) in every way, N times, while threads swap its name with a link to PATH",
-        truncate_race,
-    ),
-    act("metadata-race", "A6", "PATH_OK PATH_BAD N", "chmod 0666 N times while threads swap the name", metadata_race),
 ];
 
 fn nothing() -> ActOutcome {
@@ -258,11 +244,6 @@ fn mknod(args: &ActArgs<'_>) -> ActOutcome {
     nothing()
 }
 
-fn mkfifo(args: &ActArgs<'_>) -> ActOutcome {
-    call("mknodat", libc::SYS_mknodat, &[cwd(), text(&args.path(0)?), int(libc::S_IFIFO | 0o600), int(0)])?;
-    nothing()
-}
-
 fn mode<'a>(args: &ActArgs<'_>) -> Result<sys::Arg<'a>, ActFailure> {
     let word = args.word(1)?;
     i64::from_str_radix(word, 8).map(int).map_err(|_not_octal| ActFailure::unready(format!("{word} is no mode")))
@@ -364,14 +345,6 @@ fn setxattrat(args: &ActArgs<'_>) -> ActOutcome {
     nothing()
 }
 
-fn getxattr(args: &ActArgs<'_>) -> ActOutcome {
-    let mut value = [0_u8; 64];
-    let size = len(&value);
-    let path = args.path(0)?;
-    call("getxattr", libc::SYS_getxattr, &[text(&path), text(XATTR), into(&mut value), size])?;
-    nothing()
-}
-
 fn removexattr(args: &ActArgs<'_>) -> ActOutcome {
     call("removexattr", libc::SYS_removexattr, &[text(&args.path(0)?), text(XATTR)])?;
     nothing()
@@ -403,13 +376,6 @@ fn fs_ioctl(args: &ActArgs<'_>) -> ActOutcome {
     call("FS_IOC_GETFLAGS", libc::SYS_ioctl, &[fd(&file), bits(FS_IOC_GETFLAGS), into(&mut flags)])?;
     flags |= FS_NODUMP_FL;
     call("FS_IOC_SETFLAGS", libc::SYS_ioctl, &[fd(&file), bits(FS_IOC_SETFLAGS), from(&flags)])?;
-    nothing()
-}
-
-fn fallocate(args: &ActArgs<'_>) -> ActOutcome {
-    let file = sys::open("open", &args.path(0)?, libc::O_WRONLY)?;
-    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    call("fallocate", libc::SYS_fallocate, &[fd(&file), int(punch), int(0), int(8192)])?;
     nothing()
 }
 
@@ -450,73 +416,4 @@ fn fifo_open(args: &ActArgs<'_>) -> ActOutcome {
     let size = len(&data);
     let got = call("read", libc::SYS_read, &[fd(&reader), into(&mut data), size])?;
     Ok(json!({ "bytes": got }))
-}
-
-fn metadata_race(args: &ActArgs<'_>) -> ActOutcome {
-    race((&args.path(0)?, &args.path(1)?), args.number(2)?, |name, _| {
-        call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name), int(0o666)]).map(drop)
-    })
-}
-
-fn truncate_race(args: &ActArgs<'_>) -> ActOutcome {
-    let directory = match args.word(0)? {
-        "TMPDIR" => std::env::temp_dir(),
-        path => path.into(),
-    };
-    // Names of one letter are never torn.
-    let names = ["x", "y"].map(|name| directory.join(name));
-    std::fs::write(&names[0], "x").map_err(|e| ActFailure::io("write", &e))?;
-    // There from the last time, perhaps.
-    let _absent = std::fs::remove_file(&names[1]);
-    std::os::unix::fs::symlink(args.word(1)?, &names[1]).map_err(|e| ActFailure::io("symlink", &e))?;
-    let [good, bad] = names.map(|name| CString::new(name.as_os_str().as_bytes()).unwrap_or_default());
-    let flags = [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR | libc::O_CREAT].map(|flags| flags | libc::O_TRUNC);
-    race((&good, &bad), args.number(2)?, |name, round| {
-        let Some(flags) = flags.get(round % 4) else {
-            return call("truncate", libc::SYS_truncate, &[from(name), int(0)]).map(drop);
-        };
-        sys::call_fd("openat", libc::SYS_openat, &[cwd(), from(name), int(*flags), int(0o600)]).map(drop)
-    })
-}
-
-/// Acts on a name that two other threads keep exchanging in place. A checker that reads the name, decides, and lets the
-/// kernel read it again loses (A6). A torn name is no file, so both names should have equal lengths.
-fn race(
-    (good, bad): (&CString, &CString),
-    rounds: i64,
-    act: impl Fn(&[AtomicU8], usize) -> Result<(), ActFailure>,
-) -> ActOutcome {
-    let size = good.as_bytes_with_nul().len().max(bad.as_bytes_with_nul().len());
-    let name: Vec<AtomicU8> = (0..size).map(|_| AtomicU8::new(0)).collect();
-    let put = |path: &CString| {
-        for (slot, &byte) in name.iter().zip(path.as_bytes_with_nul()) {
-            slot.store(byte, Ordering::Relaxed);
-        }
-    };
-    put(good);
-    let over = AtomicBool::new(false);
-    let start = Barrier::new(3);
-    let (mut done, mut refused, mut torn) = (0_u64, 0_u64, 0_u64);
-    std::thread::scope(|threads| {
-        for _ in 0..2 {
-            threads.spawn(|| {
-                start.wait();
-                while !over.load(Ordering::Relaxed) {
-                    put(bad);
-                    put(good);
-                }
-            });
-        }
-        // All three at once: the rounds are over sooner than a thread starts.
-        start.wait();
-        for round in 0..usize::try_from(rounds).unwrap_or(0) {
-            match act(&name, round) {
-                Ok(()) => done += 1,
-                Err(failure) if failure.is_errno(libc::ENOENT) => torn += 1,
-                Err(_) => refused += 1,
-            }
-        }
-        over.store(true, Ordering::Relaxed);
-    });
-    Ok(json!({ "done": done, "refused": refused, "torn": torn }))
 }

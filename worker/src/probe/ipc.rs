@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::probe::act::{ProbeAct, act};
 use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
-use crate::sys::probe::{self as sys, bits, call, call_fd, fd, from, int, into, len, null, text};
+use crate::sys::probe::{self as sys, call, call_fd, fd, from, int, null, text};
 
 pub(crate) const ACTS: &[ProbeAct] = &[
     act("shm-sysv-create", "D4", "KEY", "make a shared memory segment", shm_create),
@@ -19,14 +19,10 @@ pub(crate) const ACTS: &[ProbeAct] = &[
     act("msg-sysv-get", "D4", "KEY", "find a message queue by key", msg_get),
     act("msg-sysv-send", "D4", "ID", "send to a message queue", msg_send),
     act("msg-sysv-remove", "D4", "ID", "remove a message queue", msg_remove),
-    act("shm-posix", "D4", "NAME", "create and read /dev/shm/NAME, leave it", shm_posix),
     act("shm-posix-open", "D4", "NAME", "open an existing /dev/shm/NAME and read", shm_posix_open),
-    act("sem-posix", "D4", "NAME", "create /dev/shm/sem.NAME as sem_open does", sem_posix),
-    act("mq-open", "D4", "NAME", "create a POSIX queue, send, receive, unlink", mq_open),
     act("mq-open-existing", "D4", "NAME", "open an existing POSIX queue", mq_existing),
     act("mq-create", "D4", "NAME", "create a POSIX queue, leave it", mq_create),
     act("mq-unlink", "D4", "NAME", "remove a POSIX queue", mq_unlink),
-    act("memfd-seal", "D4", "", "make a memfd, write, seal", memfd_seal),
 ];
 
 const PRIVATE_MODE: i32 = 0o600;
@@ -100,52 +96,18 @@ fn msg_remove(args: &ActArgs<'_>) -> ActOutcome {
     removed("msgctl", libc::SYS_msgctl, &[int(args.number(0)?), int(libc::IPC_RMID), null()])
 }
 
-fn shared(args: &ActArgs<'_>, prefix: &str, flags: i32) -> Result<std::os::fd::OwnedFd, ActFailure> {
-    let path = format!("/dev/shm/{prefix}{}", args.word(0)?.trim_start_matches('/'));
-    sys::open("open", &sys::c(&path), libc::O_RDWR | libc::O_NOFOLLOW | flags)
-}
-
-fn use_shared(file: &std::os::fd::OwnedFd, size: i64) -> ActOutcome {
-    call("ftruncate", libc::SYS_ftruncate, &[fd(file), int(size)])?;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    call("mmap", libc::SYS_mmap, &[null(), int(size), int(protection), int(libc::MAP_SHARED), fd(file), int(0)])?;
-    Ok(json!({}))
-}
-
-fn shm_posix(args: &ActArgs<'_>) -> ActOutcome {
-    use_shared(&shared(args, "", libc::O_CREAT | libc::O_EXCL)?, 4096)
-}
-
 fn shm_posix_open(args: &ActArgs<'_>) -> ActOutcome {
-    shared(args, "", 0)?;
+    let path = format!("/dev/shm/{}", args.word(0)?.trim_start_matches('/'));
+    sys::open("open", &sys::c(&path), libc::O_RDWR | libc::O_NOFOLLOW)?;
     Ok(json!({}))
 }
 
-fn sem_posix(args: &ActArgs<'_>) -> ActOutcome {
-    use_shared(&shared(args, "sem.", libc::O_CREAT | libc::O_EXCL)?, 32)
-}
-
-fn queue(args: &ActArgs<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), ActFailure> {
+pub fn queue(args: &ActArgs<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), ActFailure> {
     // The kernel wants the name without the slash that mq_open(3) demands.
     let name = sys::c(args.word(0)?.trim_start_matches('/'));
     let flags = int(libc::O_RDWR | flags);
     let queue = call_fd("mq_open", libc::SYS_mq_open, &[text(&name), flags, int(PRIVATE_MODE), null()])?;
     Ok((name, queue))
-}
-
-fn mq_open(args: &ActArgs<'_>) -> ActOutcome {
-    let (name, queue) = queue(args, libc::O_CREAT | libc::O_EXCL)?;
-    let word = b"callgate-probe";
-    call("mq_timedsend", libc::SYS_mq_timedsend, &[fd(&queue), from(word), len(word), int(0), null()])?;
-    let mut taken = vec![0_u8; 8192];
-    let size = len(&taken);
-    call(
-        "mq_timedreceive",
-        libc::SYS_mq_timedreceive,
-        &[fd(&queue), into(taken.as_mut_slice()), size, null(), null()],
-    )?;
-    call("mq_unlink", libc::SYS_mq_unlink, &[text(&name)])?;
-    Ok(json!({}))
 }
 
 fn mq_create(args: &ActArgs<'_>) -> ActOutcome {
@@ -160,14 +122,5 @@ fn mq_unlink(args: &ActArgs<'_>) -> ActOutcome {
 
 fn mq_existing(args: &ActArgs<'_>) -> ActOutcome {
     queue(args, 0)?;
-    Ok(json!({}))
-}
-
-fn memfd_seal(_args: &ActArgs<'_>) -> ActOutcome {
-    let flags = bits(u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING));
-    let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
-    call("write", libc::SYS_write, &[fd(&file), from(b"sealed"), int(6)])?;
-    let seals = int(libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
-    call("F_ADD_SEALS", libc::SYS_fcntl, &[fd(&file), int(libc::F_ADD_SEALS), seals])?;
     Ok(json!({}))
 }

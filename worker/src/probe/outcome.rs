@@ -4,10 +4,10 @@ use crate::probe::errno;
 use serde_json::{Map, Value, json};
 
 /// Facts that an act saw, as members of its JSON line.
-pub(crate) type ActOutcome = Result<Value, ActFailure>;
+pub type ActOutcome = Result<Value, ActFailure>;
 
 /// Reason why an act did not succeed.
-pub(crate) enum ActFailure {
+pub enum ActFailure {
     /// The kernel said no, to this call.
     Errno { at: String, number: i32 },
     /// The kernel killed the process that tried.
@@ -17,31 +17,31 @@ pub(crate) enum ActFailure {
 }
 
 impl ActFailure {
-    pub(crate) fn errno(at: &str, number: i32) -> Self {
+    pub fn errno(at: &str, number: i32) -> Self {
         Self::Errno { at: at.to_owned(), number }
     }
 
-    pub(crate) fn signal(at: &str, number: i32) -> Self {
+    pub fn signal(at: &str, number: i32) -> Self {
         Self::Signal { at: at.to_owned(), number }
     }
 
-    pub(crate) fn unready(why: impl Into<String>) -> Self {
+    pub fn unready(why: impl Into<String>) -> Self {
         Self::Unready(why.into())
     }
 
     /// A failure of the standard library, by its errno.
-    pub(crate) fn io(at: &str, error: &std::io::Error) -> Self {
+    pub fn io(at: &str, error: &std::io::Error) -> Self {
         match error.raw_os_error() {
             Some(number) => Self::errno(at, number),
             None => Self::unready(format!("{at}: {error}")),
         }
     }
 
-    pub(crate) fn is_errno(&self, wanted: i32) -> bool {
+    pub fn is_errno(&self, wanted: i32) -> bool {
         self.errno_number() == wanted
     }
 
-    pub(crate) fn errno_number(&self) -> i32 {
+    pub fn errno_number(&self) -> i32 {
         match self {
             Self::Errno { number, .. } => *number,
             Self::Signal { .. } | Self::Unready(_) => 0,
@@ -50,7 +50,7 @@ impl ActFailure {
 }
 
 /// The line for the act `name`, or why there is none.
-pub(crate) fn line(name: &str, outcome: ActOutcome) -> Result<Value, String> {
+pub fn line(name: &str, outcome: ActOutcome) -> Result<Value, String> {
     let mut line = Map::new();
     line.insert("act".to_owned(), json!(name));
     match outcome {
@@ -77,48 +77,48 @@ pub(crate) fn line(name: &str, outcome: ActOutcome) -> Result<Value, String> {
 }
 
 /// The words after the act's name.
-pub(crate) struct ActArgs<'a>(pub(crate) &'a [String]);
+pub struct ActArgs<'a>(pub &'a [String]);
 
 impl ActArgs<'_> {
-    pub(crate) fn word(&self, index: usize) -> Result<&str, ActFailure> {
+    pub fn word(&self, index: usize) -> Result<&str, ActFailure> {
         self.0
             .get(index)
             .map(String::as_str)
             .ok_or_else(|| ActFailure::unready(format!("argument {} is missing", index + 1)))
     }
 
-    pub(crate) fn word_or<'a>(&'a self, index: usize, default: &'a str) -> &'a str {
+    pub fn word_or<'a>(&'a self, index: usize, default: &'a str) -> &'a str {
         self.0.get(index).map_or(default, String::as_str)
     }
 
-    pub(crate) fn path(&self, index: usize) -> Result<std::ffi::CString, ActFailure> {
+    pub fn path(&self, index: usize) -> Result<std::ffi::CString, ActFailure> {
         self.word(index).map(crate::sys::probe::c)
     }
 
     /// A number: decimal, 0x hexadecimal or 0 octal.
-    pub(crate) fn number(&self, index: usize) -> Result<i64, ActFailure> {
+    pub fn number(&self, index: usize) -> Result<i64, ActFailure> {
         let word = self.word(index)?;
         number(word).ok_or_else(|| ActFailure::unready(format!("{word} is no number")))
     }
 
-    pub(crate) fn number_or(&self, index: usize, default: i64) -> Result<i64, ActFailure> {
+    pub fn number_or(&self, index: usize, default: i64) -> Result<i64, ActFailure> {
         if self.0.len() <= index {
             return Ok(default);
         }
         self.number(index)
     }
 
-    pub(crate) fn pid(&self, index: usize) -> Result<i32, ActFailure> {
+    pub fn pid(&self, index: usize) -> Result<i32, ActFailure> {
         i32::try_from(self.number(index)?).map_err(|_too_large| ActFailure::unready("no process number".to_owned()))
     }
 
-    pub(crate) fn rest(&self, from: usize) -> &[String] {
+    pub fn rest(&self, from: usize) -> &[String] {
         self.0.get(from..).unwrap_or_default()
     }
 }
 
 /// A number: decimal, 0x hexadecimal or 0 octal.
-pub(crate) fn number(word: &str) -> Option<i64> {
+pub fn number(word: &str) -> Option<i64> {
     if let Some(hexadecimal) = word.strip_prefix("0x") {
         return u64::from_str_radix(hexadecimal, 16).ok().map(u64::cast_signed);
     }

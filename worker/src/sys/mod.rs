@@ -10,7 +10,8 @@ pub(crate) mod memory;
 pub(crate) mod mount;
 pub mod names;
 pub(crate) mod notify;
-pub(crate) mod probe;
+#[doc(hidden)]
+pub mod probe;
 pub mod process;
 pub(crate) mod ptrace;
 pub(crate) mod seccomp;

@@ -6,66 +6,60 @@
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::probe::outcome::ActFailure;
 
 /// One argument of a system call: an integer, or an address that stays borrowed while the call runs.
 #[derive(Clone, Copy)]
-pub(crate) struct Arg<'a> {
+pub struct Arg<'a> {
     value: i64,
     lives: PhantomData<&'a ()>,
 }
 
 /// An integer, or a descriptor's number.
-pub(crate) fn int<'a>(value: impl Into<i64>) -> Arg<'a> {
+pub fn int<'a>(value: impl Into<i64>) -> Arg<'a> {
     Arg { value: value.into(), lives: PhantomData }
 }
 
 /// An unsigned constant whose top bit may be set, as it is.
-pub(crate) fn bits<'a>(value: u64) -> Arg<'a> {
+pub fn bits<'a>(value: u64) -> Arg<'a> {
     int(value.cast_signed())
 }
 
 /// A length.
-pub(crate) fn len<'a, T>(of: &[T]) -> Arg<'a> {
+pub fn len<'a, T>(of: &[T]) -> Arg<'a> {
     bits(size_of_val(of) as u64)
 }
 
 /// An open descriptor.
-pub(crate) fn fd<'a>(fd: &'a impl AsRawFd) -> Arg<'a> {
+pub fn fd<'a>(fd: &'a impl AsRawFd) -> Arg<'a> {
     int(fd.as_raw_fd())
 }
 
 /// A string that the kernel reads.
-pub(crate) fn text(text: &CStr) -> Arg<'_> {
+pub fn text(text: &CStr) -> Arg<'_> {
     bits(text.as_ptr().expose_provenance() as u64)
 }
 
 /// Memory that the kernel reads.
-pub(crate) fn from<T: ?Sized>(memory: &T) -> Arg<'_> {
+pub fn from<T: ?Sized>(memory: &T) -> Arg<'_> {
     bits(std::ptr::from_ref(memory).expose_provenance() as u64)
 }
 
 /// Memory that the kernel may write.
-pub(crate) fn into<T: ?Sized>(memory: &mut T) -> Arg<'_> {
+pub fn into<T: ?Sized>(memory: &mut T) -> Arg<'_> {
     bits(std::ptr::from_mut(memory).expose_provenance() as u64)
 }
 
-/// The address of memory that is leaked to the kernel: nothing here looks at it again.
-pub(crate) fn address(memory: &'static mut [u8]) -> u64 {
-    memory.as_mut_ptr().expose_provenance() as u64
-}
-
 /// A null pointer.
-pub(crate) fn null<'a>() -> Arg<'a> {
+pub fn null<'a>() -> Arg<'a> {
     int(0)
 }
 
 /// Performs call `number` and names it `at` when it fails.
 ///
 /// The caller owes what the type cannot say: that a length passed beside `into` is not longer than its memory.
-pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, ActFailure> {
+pub fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, ActFailure> {
     let mut six = [0_i64; 6];
     for (slot, arg) in six.iter_mut().zip(args) {
         *slot = arg.value;
@@ -82,7 +76,7 @@ pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, ActFa
 }
 
 /// Makes a call that makes a descriptor.
-pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, ActFailure> {
+pub fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, ActFailure> {
     let made = call(at, number, args)?;
     let made = i32::try_from(made)
         .map_err(|_too_large| ActFailure::unready(format!("{at} answered {made}, no descriptor")))?;
@@ -91,13 +85,13 @@ pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd
 }
 
 /// Takes hold of a descriptor that the kernel has just written into memory of ours.
-pub(crate) fn own(number: i32) -> OwnedFd {
+pub fn own(number: i32) -> OwnedFd {
     // SAFETY: socketpair(2) or pipe2(2) has just made this number, and nobody else holds it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// Opens `path`, relative to the current directory.
-pub(crate) fn open(at: &str, path: &CStr, flags: i32) -> Result<OwnedFd, ActFailure> {
+pub fn open(at: &str, path: &CStr, flags: i32) -> Result<OwnedFd, ActFailure> {
     let flags = flags | libc::O_CLOEXEC;
     call_fd(at, libc::SYS_openat, &[int(libc::AT_FDCWD), text(path), int(flags), int(0o600)])
 }
@@ -107,18 +101,18 @@ fn last_errno() -> i32 {
 }
 
 /// A C string; the words of a command line hold no NUL.
-pub(crate) fn c(text: &str) -> CString {
+pub fn c(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
 /// Which side of a fork this is.
-pub(crate) enum ForkSide {
+pub enum ForkSide {
     Child,
     Parent(i32),
 }
 
 /// Forks by the raw call, so that a filter sees `clone` with the flags given and nothing else.
-pub(crate) fn fork_with(at: &str, flags: u64) -> Result<ForkSide, ActFailure> {
+pub fn fork_with(at: &str, flags: u64) -> Result<ForkSide, ActFailure> {
     let flags = flags | libc::SIGCHLD as u64;
     match call(at, libc::SYS_clone, &[bits(flags), null(), null(), null(), null()])? {
         0 => Ok(ForkSide::Child),
@@ -126,36 +120,14 @@ pub(crate) fn fork_with(at: &str, flags: u64) -> Result<ForkSide, ActFailure> {
     }
 }
 
-/// Starts a program as posix_spawn(3) does: in a child that shares this process's memory until its exec, so that the kernel reads
-/// its arguments where other threads may write meanwhile. The errno if it could not be started.
-///
-/// `argv` and `environment` end in zero, and each pointer before is to a NUL-terminated string whatever is written there meanwhile.
-pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize], environment: &[usize]) -> Result<i32, i32> {
-    let mut pid = 0;
-    // SAFETY: `pid` and `environment` are live, and what that points to is never freed; the vector is one of machine words, as pointers are, and ends in a null one.
-    // Other threads change it by atomic stores alone, and only this process's child and the kernel read it. The racer keeps
-    // both words alive, and a word that is rewritten keeps its last byte zero.
-    let failed = unsafe {
-        libc::posix_spawn(
-            &raw mut pid,
-            file.as_ptr(),
-            std::ptr::null(),
-            std::ptr::null(),
-            argv.as_ptr().cast::<*mut libc::c_char>(),
-            environment.as_ptr().cast::<*mut libc::c_char>(),
-        )
-    };
-    if failed == 0 { Ok(pid) } else { Err(failed) }
-}
-
 /// How a child ended.
-pub(crate) enum ChildEnd {
+pub enum ChildEnd {
     Exit(i32),
     Signal(i32),
 }
 
 /// Waits for a child of ours.
-pub(crate) fn wait(pid: i32) -> Result<ChildEnd, ActFailure> {
+pub fn wait(pid: i32) -> Result<ChildEnd, ActFailure> {
     let mut status = 0_i32;
     loop {
         match call("wait4", libc::SYS_wait4, &[int(pid), into(&mut status), int(0), null()]) {
@@ -168,14 +140,14 @@ pub(crate) fn wait(pid: i32) -> Result<ChildEnd, ActFailure> {
 }
 
 /// Ends this process at once: no destructor, no buffer, as a forked copy must.
-pub(crate) fn exit(status: i32) -> ! {
+pub fn exit(status: i32) -> ! {
     // SAFETY: takes an integer and does not return.
     unsafe { libc::_exit(status) }
 }
 
 /// Runs `work` in a forked child and brings its answer home through a pipe; a child that the kernel kills is
 /// reported by its signal.
-pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, ActFailure> {
+pub fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, ActFailure> {
     let mut ends = [0_i32; 2];
     call("pipe2", libc::SYS_pipe2, &[into(&mut ends), int(libc::O_CLOEXEC)])?;
     let (reader, writer) = (own(ends[0]), own(ends[1]));
@@ -198,7 +170,7 @@ pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, ActF
 }
 
 /// A system call with the kernel's own return value, for a child of `in_child`.
-pub(crate) fn raw(number: i64, args: &[Arg<'_>]) -> i64 {
+pub fn raw(number: i64, args: &[Arg<'_>]) -> i64 {
     match call("", number, args) {
         Ok(value) => value,
         Err(failure) => -i64::from(failure.errno_number()),
@@ -207,7 +179,7 @@ pub(crate) fn raw(number: i64, args: &[Arg<'_>]) -> i64 {
 
 /// Call `number` of the 32-bit table by its own gate, which a filter sees as another architecture (D5).
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn int80(number: i32, args: [i32; 3]) -> i64 {
+pub fn int80(number: i32, args: [i32; 3]) -> i64 {
     let mut answer = number;
     // SAFETY: the gate clobbers eax and r8 to r11 at most, and rbx is put back; the arguments are integers, and those
     // that a call takes for addresses lie below 4 GiB, where this process has nothing mapped that it depends on.
@@ -226,55 +198,21 @@ pub(crate) fn int80(number: i32, args: [i32; 3]) -> i64 {
     i64::from(answer)
 }
 
-/// Ignores `signal` from now on.
-pub(crate) fn ignore(signal: i32) -> bool {
-    // SAFETY: SIG_IGN is a disposition, no handler runs.
-    let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
-    before != libc::SIG_ERR
-}
-
-/// From now on, what sleeps in a system call is woken every few milliseconds and told `EINTR`.
-pub(crate) fn keep_awake() {
-    extern "C" fn nothing(_signal: i32) {}
-    let handler = nothing as extern "C" fn(i32);
-    // SAFETY: zero is a valid sigaction: no flags (so no SA_RESTART), an empty mask.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as usize;
-    // SAFETY: the handler does nothing and may run at any time; the old action is not asked for.
-    unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
-    let every = libc::timeval { tv_sec: 0, tv_usec: 3000 };
-    let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: `timer` lives during the call; the old one is not asked for.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
-}
-
-/// A number that all children count on.
-pub(crate) fn shared_counter() -> Result<&'static AtomicU64, ActFailure> {
-    let (kind, access) = (libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a new mapping, of nothing.
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0) };
-    if page == libc::MAP_FAILED {
-        return Err(ActFailure::errno("mmap", last_errno()));
-    }
-    // SAFETY: a page of zeros that is never unmapped, and large enough and aligned for an atomic.
-    Ok(unsafe { &*page.cast::<AtomicU64>() })
-}
-
 /// Kills the probe by SIGALRM after this many seconds: a probe that hangs must fail its test, not stall it.
-pub(crate) fn deadline(seconds: u32) {
+pub fn deadline(seconds: u32) {
     // SAFETY: takes an integer only; the answer is what remained of an earlier alarm, of which there is none.
     unsafe { libc::alarm(seconds) };
 }
 
 /// Calls of the first tables, which newer architectures never had: there the number answers ENOSYS.
-pub(crate) mod legacy {
+pub mod legacy {
     macro_rules! numbers {
         ($($name:ident = $number:ident)*) => {
             $(
                 #[cfg(target_arch = "x86_64")]
-                pub(crate) const $name: i64 = libc::$number;
+                pub const $name: i64 = libc::$number;
                 #[cfg(not(target_arch = "x86_64"))]
-                pub(crate) const $name: i64 = -1;
+                pub const $name: i64 = -1;
             )*
         };
     }

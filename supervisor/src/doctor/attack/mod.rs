@@ -209,3 +209,33 @@ async fn with_host(
     }
     Ok(Ok(subject))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use callgate_worker::probe::FAMILIES;
+
+    use super::{GRANTED, REACHED, REACHED_BY_PROXY, attacks};
+
+    /// Acts that the field makes for itself: its objects, its process, its terminal.
+    const OF_THE_FIELD: [&str; 8] = [
+        "shm-sysv-create",
+        "sem-sysv-create",
+        "msg-sysv-create",
+        "mq-create",
+        "mq-unlink",
+        "setxattr",
+        "wait",
+        "under-terminal",
+    ];
+
+    /// An act that is missing would be "not tested" wherever it is made; one that nobody makes here is the suite's (`tests/src/probe`).
+    #[test]
+    fn the_probe_has_the_acts_that_are_made_here_and_no_others() {
+        let listed = attacks().flat_map(|attack| attack.acts).chain(GRANTED).chain(REACHED).chain(REACHED_BY_PROXY);
+        let made: BTreeSet<&str> = listed.map(|act| act.words[0]).chain(OF_THE_FIELD).collect();
+        let there: BTreeSet<&str> = FAMILIES.iter().flat_map(|(_, acts)| acts.iter()).map(|act| act.name).collect();
+        assert_eq!(there, made);
+    }
+}

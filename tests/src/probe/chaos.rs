@@ -6,12 +6,13 @@ use std::os::fd::IntoRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use callgate_tests::Dice;
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use callgate_worker::sys::probe::{self as sys, ForkSide, bits, call, int, into, legacy, null, text};
 use serde_json::json;
 
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::dice::Dice;
-use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
-use crate::sys::probe::{self as sys, ForkSide, bits, call, int, into, legacy, null, text};
+use crate::sys::{keep_awake, leaked, shared_counter};
 
 pub(crate) const ACTS: &[ProbeAct] = &[
     act("chaos", "D5", "SEED SECONDS all|notified [TARGET…]", "random calls in children, one after the other", chaos),
@@ -163,7 +164,7 @@ impl Supply {
     fn add(&mut self, mut bytes: Vec<u8>) -> u64 {
         // Room behind it for what the kernel writes.
         bytes.resize(bytes.len().max(256) + 64, 0);
-        let address = sys::address(bytes.leak());
+        let address = leaked(bytes.leak());
         self.pointers.push(address);
         address
     }
@@ -221,16 +222,16 @@ impl Supply {
             0..=4 => match dice.below(8) {
                 0 => u64::from(libc::AT_FDCWD.cast_unsigned()),
                 1 => u64::MAX,
-                _ => dice.next() % self.descriptors.max(1),
+                _ => dice.roll() % self.descriptors.max(1),
             },
             5..=10 => dice.one(&self.pointers) + dice.one(&[0, 0, 0, 0, 1, 2, 8]),
             11..=12 => 1 << dice.below(40),
-            13 => dice.next() & 0xffff_ffff,
+            13 => dice.roll() & 0xffff_ffff,
             14..=15 => dice.one(&self.pids),
             16 => dice.one(&[0, 1, 2, 3, 5, 8, 16, 110, 4096, u64::from(u32::MAX), u64::MAX, i64::MAX.cast_unsigned()]),
             17 => dice.one(&[0, 1, 4095, 0x7fff_ffff_f000, 0xffff_8000_0000_0000, u64::MAX - 4095]),
-            18 => dice.next() % 64,
-            _ => dice.next(),
+            18 => dice.roll() % 64,
+            _ => dice.roll(),
         }
     }
 }
@@ -244,7 +245,7 @@ fn chaos(args: &ActArgs<'_>) -> ActOutcome {
     let notified = args.word(2)? == "notified";
     let supply = Supply::gather(args.0.get(3..).unwrap_or_default())?;
     let start = Instant::now();
-    let (mut children, calls) = (0_u64, sys::shared_counter()?);
+    let (mut children, calls) = (0_u64, shared_counter()?);
     while start.elapsed() < Duration::from_secs(seconds) {
         children += 1;
         let dice = Dice::new(seed << 20 | children);
@@ -292,13 +293,12 @@ fn act_up(mut dice: Dice, supply: &Supply, notified: bool, calls: &AtomicU64) ->
     // What it does to its own streams, the one who counts would have to print by.
     let quiet = std::fs::File::options().read(true).write(true).open("/dev/null");
     let quiet = quiet.is_ok_and(|null| {
-        use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-        dup2_stdin(&null).and_then(|()| dup2_stdout(&null)).and_then(|()| dup2_stderr(&null)).is_ok()
+        (0..3).all(|stream| call("dup3", libc::SYS_dup3, &[sys::fd(&null), int(stream), int(0)]).is_ok())
     });
     if !quiet {
         sys::exit(1);
     }
-    sys::keep_awake();
+    keep_awake();
     for _ in 0..CALLS {
         let number = if notified {
             dice.one(NOTIFIED)

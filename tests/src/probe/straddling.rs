@@ -8,14 +8,12 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::probe::errno;
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::network::{self, MessageHeader, sockaddr, word_of};
+use callgate_worker::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use callgate_worker::probe::{errno, unix};
+use callgate_worker::sys::probe::{call, call_fd, fd, from, int, len, null, text};
 use serde_json::json;
-
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::network::{self, MessageHeader, sockaddr, word_of};
-use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
-use crate::probe::unix;
-use crate::sys::probe::{call, call_fd, fd, from, int, len, null, text};
 
 pub(crate) const ACTS: &[ProbeAct] = &[
     act("straddling-connect", "B18", "ADDR PORT [cut]", "connect; the address spans two pages", connect),

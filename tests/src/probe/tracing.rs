@@ -1,11 +1,10 @@
 //! Acts that trace a child of their own (attacks D1, D5, D12). None of them makes two processes trace one another: what
 //! comes of that may never end.
 
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use callgate_worker::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, from, int, into, null};
 use serde_json::json;
-
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
-use crate::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, from, int, into, null};
 
 pub(crate) const ACTS: &[ProbeAct] = &[
     act("trace-child", "D1", "[OPTIONS]", "seize a child with these options, read and write its memory", trace_child),

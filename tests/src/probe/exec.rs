@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::outcome::{ActArgs, ActFailure, ActOutcome};
+use callgate_worker::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, int, null, text};
 use serde_json::json;
 
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome};
-use crate::sys::probe::{self as sys, ChildEnd, ForkSide, bits, call, int, null, text};
+use crate::sys::{shared_counter, spawn};
 
 pub(crate) const ACTS: &[ProbeAct] = &[
     act("exec", "C2", "PROGRAM [ARGUMENT…]", "execve(2) in a child", exec),
@@ -149,7 +150,7 @@ fn exec_race(args: &ActArgs<'_>) -> ActOutcome {
     let words = [sys::c(args.word(3)?), sys::c(args.word(4)?)];
     let places = [words[0].as_ptr().expose_provenance(), words[1].as_ptr().expose_provenance()];
     // Memory that all children share, and this process too.
-    let shared = sys::shared_counter()?;
+    let shared = shared_counter()?;
     shared.store(good, Ordering::Relaxed);
     let how = match args.word(0)? {
         "string" | "shared" => ExchangeKind::Letters(shared),
@@ -185,7 +186,7 @@ fn exec_race(args: &ActArgs<'_>) -> ActOutcome {
         }
         for _ in 0..tries {
             // Shares this process's memory until its exec, as vfork(2).
-            let ended = match sys::spawn(&file, &argv, environment()) {
+            let ended = match spawn(&file, &argv, environment()) {
                 Ok(pid) => Ok(sys::wait(pid)?),
                 Err(errno) => Err(errno),
             };

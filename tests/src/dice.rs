@@ -12,7 +12,8 @@ impl Dice {
         Self(seed | 1)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn roll(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -21,7 +22,7 @@ impl Dice {
 
     /// Below `bound`; zero if that is zero.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() >> 33).unwrap_or(0) % bound.max(1)
+        usize::try_from(self.roll() >> 33).unwrap_or(0) % bound.max(1)
     }
 
     /// One of these.

@@ -6,12 +6,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use callgate_tests::Dice;
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::outcome::{ActArgs, ActOutcome};
+use callgate_worker::sys::probe::{self as sys, bits, call, int, text};
 use serde_json::json;
-
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::dice::Dice;
-use crate::probe::outcome::{ActArgs, ActOutcome};
-use crate::sys::probe::{self as sys, bits, call, int, text};
 
 pub(crate) const ACTS: &[ProbeAct] = &[act(
     "sequences",

@@ -10,13 +10,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use callgate_tests::Dice;
+use callgate_worker::probe::act::{ProbeAct, act};
+use callgate_worker::probe::outcome::{ActArgs, ActFailure, ActOutcome, number};
+use callgate_worker::probe::{errno, network, unix};
+use callgate_worker::sys::probe::{
+    self as sys, Arg, ForkSide, bits, call, call_fd, fd, from, int, into, len, null, text,
+};
 use serde_json::json;
-
-use crate::probe::act::{ProbeAct, act};
-use crate::probe::dice::Dice;
-use crate::probe::outcome::{ActArgs, ActFailure, ActOutcome, number};
-use crate::probe::{errno, network, unix};
-use crate::sys::probe::{self as sys, Arg, ForkSide, bits, call, call_fd, fd, from, int, into, len, null, text};
 
 pub(crate) const ACTS: &[ProbeAct] = &[act(
     "campaign",
@@ -159,7 +160,7 @@ impl Actor {
     /// Acts until its time is over.
     fn live(&mut self) {
         let all: usize = STEPS.iter().map(|step| step.weight).sum();
-        let span = 1 + self.dice.next() % self.most.max(1);
+        let span = 1 + self.dice.roll() % self.most.max(1);
         let end = Instant::now() + Duration::from_millis(span);
         while Instant::now() < end {
             let mut at = self.dice.below(all);
@@ -206,7 +207,7 @@ impl Actor {
 
     /// Another actor, with copies of all descriptors, that goes its own way.
     fn fork(&mut self, name: &str) -> Result<(), ActFailure> {
-        let seed = self.dice.next();
+        let seed = self.dice.roll();
         self.children += 1;
         if let ForkSide::Child = sys::fork_with("fork", 0)? {
             self.name.push_str(name);
