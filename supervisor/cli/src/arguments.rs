@@ -58,12 +58,6 @@ pub(super) enum Command {
     Bench(Bench),
     Completions(Completions),
     Man(Man),
-    /// Open and close a file many times, and print the time of one: `bench` runs this inside and outside.
-    #[command(hide = true)]
-    BenchOpens(BenchOpens),
-    /// Play a part of `bench --network`.
-    #[command(hide = true, subcommand)]
-    BenchNetwork(BenchNetwork),
     /// Make one attempt to break out, with this process's own rights: `doctor --attack` runs this inside and outside.
     #[command(hide = true)]
     Attempt(AttemptArguments),
@@ -645,22 +639,6 @@ pub(super) struct Bench {
     /// Which strength to measure.
     #[arg(long, value_enum, default_value_t = MeasuredStrength::Best)]
     pub(super) strength: MeasuredStrength,
-    /// Instead, measure `grep` and `glob` over a tree of 500 MB, compared with ripgrep (`rg`) if it is installed. Each runs at
-    /// most ten times. The tree is made in TMPDIR, and removed.
-    #[arg(long)]
-    pub(super) search: bool,
-    /// Instead, measure everyday work on files, inside and outside: git, tar, make, cargo, npm, pip. Takes minutes, on the disk
-    /// of TMPDIR.
-    #[arg(long)]
-    pub(super) files: bool,
-    /// Instead, measure connections to a server on loopback: directly, through a bare relay, and from a session. Ends with 2 GiB over one
-    /// connection, and 2,000 connections at once, and the memory of the process that makes them.
-    #[arg(long)]
-    pub(super) network: bool,
-    /// Instead, measure a `read` of 4 KiB through `callgate mcp`, beside one through the library and beside a server of the same SDK whose
-    /// tool does nothing.
-    #[arg(long)]
-    pub(super) mcp: bool,
 }
 
 /// Print a completion script for a shell.
@@ -691,27 +669,4 @@ pub(super) struct AttemptArguments {
     /// An act of the probe and its arguments; `--list` prints all.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) words: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct BenchOpens {
-    /// The file to open.
-    pub(super) file: PathBuf,
-    /// How often.
-    pub(super) count: u32,
-}
-
-/// Part of a process of `bench --network`.
-#[derive(Debug, Subcommand)]
-pub(super) enum BenchNetwork {
-    /// Answer each number with as many bytes. Prints its port.
-    Serve,
-    /// Copy between whoever connects and this port. Prints its own port.
-    Relay { to: u16 },
-    /// Connect so often, ask for one byte each time, and print the median in microseconds.
-    Connects { to: u16, count: u32 },
-    /// Ask for so many bytes, and print how many came in a second.
-    Bytes { to: u16, bytes: u64 },
-    /// Hold so many connections at once, ask for one byte on each, and print how many answered.
-    AtOnce { to: u16, count: u32 },
 }

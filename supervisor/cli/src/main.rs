@@ -69,8 +69,6 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Comm
         Command::Bench(bench) => bench::bench(&bench, json),
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),
-        Command::BenchOpens(opens) => bench::opens(&opens),
-        Command::BenchNetwork(part) => bench::play(&part),
         Command::Attempt(attempt) => Ok(callgate::doctor::attack::attempt(&attempt.words).into()),
     }
 }

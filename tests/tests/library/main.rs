@@ -6,6 +6,7 @@ mod agents;
 mod approvals;
 mod background;
 mod batch;
+mod bench;
 mod declared;
 mod endpoint;
 mod everyday;

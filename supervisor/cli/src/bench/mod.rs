@@ -3,99 +3,37 @@
 //! Nothing is asserted: a machine that is busy gives other figures, and so ratios within one interleaved run are what
 //! counts.
 
-mod decisions;
 mod figures;
-mod files;
-mod mcp;
-mod network;
-mod opens;
-mod record;
 mod report;
 mod rounds;
 mod scratch;
-mod search;
 mod sessions;
 mod subject;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-use callgate::Launcher;
 
 use self::figures::Figures;
 use self::report::{BenchReport, ReportRow};
 use self::rounds::{Shuffle, settle};
+use self::scratch::Scratch;
 use self::sessions::{RATE_CALLS_PER_RUN, open_many_files};
 use self::subject::{BenchSubject, Benchmarked};
 use super::arguments::Bench;
 use super::exit::CommandFailure;
 use super::supervisor::{forked, supervise};
-use super::temporary::Temporary;
 
-pub(super) use network::play;
-pub(super) use opens::opens;
-pub(super) use scratch::Scratch;
-
-/// The most runs of a search.
-const SEARCH_RUNS: u32 = 10;
 pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, CommandFailure> {
-    // What is recorded lies where no session works.
-    let records = Temporary::make("callgate-records")?;
     let scratch = Scratch::make()?;
-    if bench.search {
-        supervise(forked()?, async |supervisor| {
-            let opener =
-                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
-            search::run(&opener, bench.runs.min(SEARCH_RUNS), json).await
-        })?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if bench.files {
-        let done = supervise(forked()?, async |supervisor| {
-            rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-                .map_err(|e| CommandFailure::runtime(e.into()))?;
-            let opener =
-                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
-            files::measure(&opener, bench.runs.clamp(1, 5), json).await
-        });
-        return done.map(|()| ExitCode::SUCCESS);
-    }
-    if bench.network {
-        supervise(forked()?, async |supervisor| {
-            let opener =
-                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
-            network::measure(&opener, bench.runs.clamp(1, 9), json).await
-        })?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if bench.mcp {
-        // Before the first event loop.
-        let peers = (mcp::BenchPeer::echo(&scratch)?, mcp::BenchPeer::callgate(&scratch, records.path())?);
-        let launcher = forked()?;
-        let second = (launcher.clone(), records.path());
-        supervise(launcher, async |supervisor| {
-            let opener =
-                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
-            mcp::measure(&opener, second, peers, bench.runs, json).await
-        })?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let launcher = forked()?;
-    let second = launcher.clone();
-    let report = supervise(launcher, async |supervisor| {
+    let report = supervise(forked()?, async |supervisor| {
         let opener = sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
-        measure(bench, &opener, (second, records.path())).await
+        measure(bench, &opener).await
     })?;
     report.print(json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(
-    bench: &Bench,
-    opener: &sessions::Opener<'_>,
-    (launcher, records): (Launcher, &Path),
-) -> Result<BenchReport, CommandFailure> {
+async fn measure(bench: &Bench, opener: &sessions::Opener<'_>) -> Result<BenchReport, CommandFailure> {
     open_many_files()?;
     // What `callgate run` leaves to end by itself comes back here, and is waited for between samples.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -103,9 +41,6 @@ async fn measure(
     let memory = sessions::idle_memory(opener).await?;
     let benchmarked = Benchmarked::all(opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
-    let opens = opens::measure(opener).await?;
-    let decisions = decisions::measure(opener, bench.runs).await?;
-    let recording = record::measure(opener, launcher, records, bench.runs).await?;
     let rates = sessions::rates(opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
     let many = sessions::many(opener, bench.sessions).await?;
@@ -115,9 +50,6 @@ async fn measure(
         landlock_abi: opener.supervisor.support().landlock_abi,
         rows,
         absent: benchmarked.absent,
-        opens,
-        decisions,
-        recording,
         rates,
         spawned,
         memory,

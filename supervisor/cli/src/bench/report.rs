@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::decisions::Decisions;
 use super::figures::Figures;
-use super::opens::Opens;
-use super::record::RecordedRead;
 use super::sessions::{AT_ONCE, Many, Rates};
 use crate::exit::CommandFailure;
 use crate::paint::{self, PaintedWord};
@@ -25,9 +22,6 @@ pub(super) struct BenchReport {
     pub(super) landlock_abi: u8,
     pub(super) rows: Vec<ReportRow>,
     pub(super) absent: Vec<String>,
-    pub(super) opens: Opens,
-    pub(super) decisions: Decisions,
-    pub(super) recording: RecordedRead,
     pub(super) rates: Rates,
     /// Programs per second, by two callers of posix_spawn(3).
     pub(super) spawned: f64,
@@ -82,16 +76,6 @@ impl BenchReport {
             target("bash tool / unconfined bash", AtMost(1.3), self.ratio("bash", "bash_bare"), "×"),
             target("session.spawn / posix_spawn", AtMost(1.2), self.ratio("spawn", "posix_spawn"), "×"),
             target("callgate run / bwrap", AtMost(0.6), self.ratio("run", "bwrap"), "×"),
-            target("open inside / outside", AtMost(1.5), Some(self.opens.inside / self.opens.outside), "×"),
-            target("decision at 1,000 rules, a file", AtMost(20.0), Some(exact(self.decisions.file.median)), "µs"),
-            target("decision at 1,000 rules, a line", AtMost(20.0), Some(exact(self.decisions.line.median)), "µs"),
-            target("exec gate, each exec", AtMost(150.0), Some(exact(self.decisions.gate())), "µs"),
-            target(
-                "recording a read / two writes of 1 kB",
-                AtMost(3.0),
-                Some(exact(self.recording.added()) / exact(self.recording.floor.median)),
-                "×",
-            ),
             target("reads per second, two callers", AtLeast(5000.0), Some(self.rates.two_callers), "/s"),
             target("private memory, idle session", AtMost(3.0), Some(kib_as_mib(self.memory)), "MiB"),
             target(
@@ -136,41 +120,13 @@ impl BenchReport {
     }
 
     fn people_sessions(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
-        let Self { opens, decisions, rates, many, .. } = self;
-        writeln!(out, "open and close a file: {:.0} ns inside, {:.0} ns outside", opens.inside, opens.outside)?;
-        writeln!(
-            out,
-            "layers 1 and 2 at 1,000 rules: {:.1} µs about a file, {:.1} µs about a line of three commands, once {} have taken \
-             it apart",
-            exact(decisions.file.median),
-            exact(decisions.line.median),
-            micros(decisions.grammar.median)
-        )?;
-        writeln!(
-            out,
-            "a program of a shell's: {} with no gate, {} more where its arguments are judged, {} more where the watchdog sees it",
-            micros(decisions.program),
-            micros(decisions.gate()),
-            micros(decisions.watchdogs())
-        )?;
-        let recording = &self.recording;
-        writeln!(
-            out,
-            "a read that is recorded: {}, one that is not: {}; inserting 1 kB into a database and updating it: {}",
-            micros(recording.recorded.median),
-            micros(recording.plain.median),
-            micros(recording.floor.median)
-        )?;
+        let Self { rates, many, .. } = self;
         writeln!(
             out,
             "reads per second: {:.0} by one caller, {:.0} by two of one session, {:.0} by two of two sessions",
             rates.one_caller, rates.two_callers, rates.two_sessions
         )?;
-        writeln!(
-            out,
-            "reads per second of {AT_ONCE} sessions at once: {:.0}, and {:.0} where they are recorded",
-            rates.many_sessions, recording.many_sessions
-        )?;
+        writeln!(out, "reads per second of {AT_ONCE} sessions at once: {:.0}", rates.many_sessions)?;
         writeln!(
             out,
             "programs per second: {:.0} by two callers of posix_spawn; {:.2} reads for each",
@@ -262,29 +218,11 @@ impl BenchReport {
             "runs": self.runs,
             "subjects": rows,
             "absent": self.absent,
-            "open_ns": { "inside": self.opens.inside, "outside": self.opens.outside },
-            "decision_us": {
-                "rules": 1000,
-                "file": us(self.decisions.file.median),
-                "line": us(self.decisions.line.median),
-                "grammar": us(self.decisions.grammar.median),
-            },
-            "exec_us": {
-                "any_program": us(self.decisions.program),
-                "arguments_judged": us(self.decisions.judged),
-                "watched": us(self.decisions.watched),
-            },
-            "recording_us": {
-                "read": us(self.recording.plain.median),
-                "recorded_read": us(self.recording.recorded.median),
-                "floor": us(self.recording.floor.median),
-            },
             "reads_per_second": {
                 "one_caller": self.rates.one_caller,
                 "two_callers_one_session": self.rates.two_callers,
                 "two_callers_two_sessions": self.rates.two_sessions,
                 "fifty_sessions": self.rates.many_sessions,
-                "fifty_recorded_sessions": self.recording.many_sessions,
                 "posix_spawn_two_callers": self.spawned,
             },
             "idle_session_private_kib": self.memory,
@@ -304,11 +242,6 @@ impl BenchReport {
 
 fn micros(time: Duration) -> String {
     format!("{:.0} µs", time.as_secs_f64() * 1e6)
-}
-
-/// Microseconds.
-fn exact(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 fn kib_as_mib(kib: u64) -> f64 {

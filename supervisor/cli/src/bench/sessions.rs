@@ -3,12 +3,8 @@
 use std::time::{Duration, Instant};
 
 use callgate::{Session, SessionSpec, StrengthChoice, Supervisor};
-use callgate_policy::effective::Source;
 use callgate_policy::envelope::Outcome;
 use callgate_policy::mode::Mode;
-use callgate_policy::path::HostPath;
-use callgate_policy::pattern::PathTemplate;
-use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -36,14 +32,11 @@ pub(super) struct MeasuredSession {
 }
 
 impl Opener<'_> {
-    /// Specification with what `callgate run` asks for, and this binary to read: it is its own helper inside.
+    /// Specification with what `callgate run` asks for.
     pub(super) fn spec(&self) -> SessionSpec {
         let mut spec = SessionSpec::developer(self.scratch.path());
         spec.strength = self.strength;
         spec.mode = Some(Mode::Yolo);
-        let program = HostPath::from(self.scratch.program().to_owned());
-        let fs = FsRequirement { read: vec![PathTemplate::of_file(&program)], ..FsRequirement::default() };
-        spec.requires.push((Source::CommandLine, RequirementSet { fs, ..RequirementSet::default() }));
         spec
     }
 
@@ -131,16 +124,16 @@ pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Comm
     tokio::try_join!(reads(&first.session, calls / 2), reads(&second.session, calls / 2))?;
     let two_sessions = per_second(started);
     drop((first, second));
-    let many_sessions = at_once(opener.supervisor, opener, calls).await?;
+    let many_sessions = at_once(opener, calls).await?;
     Ok(Rates { one_caller, two_callers, two_sessions, many_sessions })
 }
 
 /// Reads per second of many sessions at once, a caller each.
-pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls: u32) -> Result<f64, CommandFailure> {
+async fn at_once(opener: &Opener<'_>, calls: u32) -> Result<f64, CommandFailure> {
     let each = (calls / u32::try_from(AT_ONCE).unwrap_or(u32::MAX)).max(2);
     let mut sessions = Vec::new();
     for _ in 0..AT_ONCE {
-        let session = supervisor.open(opener.spec()).await?;
+        let session = opener.supervisor.open(opener.spec()).await?;
         reads(&session, 1).await?;
         sessions.push(session);
     }
@@ -158,7 +151,7 @@ pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls:
     Ok(f64::from(made) / started.elapsed().as_secs_f64())
 }
 
-pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), CommandFailure> {
+async fn reads(session: &Session, calls: u32) -> Result<(), CommandFailure> {
     for _ in 0..calls {
         let envelope = session.call("read", json!({ "path": FILE })).await;
         if envelope.kind == Outcome::Error {

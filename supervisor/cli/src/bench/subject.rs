@@ -139,7 +139,7 @@ fn find(candidates: &[&'static str]) -> Option<&'static str> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "looks for another sandbox where the person's shell would")]
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|directory| directory.join(name))

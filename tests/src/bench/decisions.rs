@@ -10,9 +10,9 @@ use callgate_policy::rules::{Action, Rule, RuleScope};
 use callgate_policy::shell::Line;
 use serde_json::{Value, json};
 
-use super::figures::Figures;
-use super::sessions::Opener;
-use crate::exit::CommandFailure;
+use crate::failure::Failure;
+use crate::figures::{Figures, Target, micros, print};
+use crate::sessions::Opener;
 
 /// As many as the target names.
 const RULES: usize = 1000;
@@ -23,33 +23,66 @@ const PROGRAMS: u32 = 200;
 /// The most runs of that shell of each kind, in turns.
 const ROUNDS: u32 = 9;
 
-pub(super) struct Decisions {
+struct Decisions {
     /// About a file, as `write` names it.
-    pub(super) file: Figures,
+    file: Figures,
     /// About a command line of three commands, taken apart.
-    pub(super) line: Figures,
+    line: Figures,
     /// Taking it apart, in its worker.
-    pub(super) grammar: Figures,
+    grammar: Figures,
     /// One program started by a shell, median: with no gate, with one that judges arguments, and with one that asks the
     /// watchdogs besides.
-    pub(super) program: Duration,
-    pub(super) judged: Duration,
-    pub(super) watched: Duration,
+    program: Duration,
+    judged: Duration,
+    watched: Duration,
 }
 
 impl Decisions {
     /// Time that the gate adds to an exec.
-    pub(super) fn gate(&self) -> Duration {
+    fn gate(&self) -> Duration {
         self.judged.saturating_sub(self.program)
     }
 
     /// And the watchdogs.
-    pub(super) fn watchdogs(&self) -> Duration {
+    fn watchdogs(&self) -> Duration {
         self.watched.saturating_sub(self.program)
     }
 }
 
-pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions, CommandFailure> {
+/// Measures, and prints.
+pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), Failure> {
+    let decisions = measured(opener, runs).await?;
+    let Decisions { file, line, grammar, program, judged, watched } = &decisions;
+    let at_most = |what, at_most, measured| Target { what, at_most, measured, unit: "µs" };
+    let figures = json!({
+        "decision_us": {
+            "rules": RULES,
+            "file": micros(file.median),
+            "line": micros(line.median),
+            "grammar": micros(grammar.median),
+        },
+        "exec_us": { "any_program": micros(*program), "arguments_judged": micros(*judged), "watched": micros(*watched) },
+    });
+    let lines = format!(
+        "layers 1 and 2 at 1,000 rules: {:.1} µs about a file, {:.1} µs about a line of three commands, once {:.0} µs have taken it apart\n\
+         a program of a shell's: {:.0} µs with no gate, {:.0} µs more where its arguments are judged, {:.0} µs more where the watchdog \
+         sees it\n",
+        micros(file.median),
+        micros(line.median),
+        micros(grammar.median),
+        micros(*program),
+        micros(decisions.gate()),
+        micros(decisions.watchdogs()),
+    );
+    let targets = [
+        at_most("decision at 1,000 rules, a file", 20.0, micros(file.median)),
+        at_most("decision at 1,000 rules, a line", 20.0, micros(line.median)),
+        at_most("exec gate, each exec", 150.0, micros(decisions.gate())),
+    ];
+    print(figures, &lines, &targets, as_json).map_err(Failure::io("print the figures"))
+}
+
+async fn measured(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> {
     let mut spec = opener.spec();
     spec.rules = rules();
     let session = opener.supervisor.open(spec).await?;
@@ -64,7 +97,7 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions,
     let file = decide(&session, "write", &json!({ "path": "src/deep/module.rs", "content": "x" }), None, runs).await?;
     let line = decide(&session, "bash", &json!({ "command": command }), Some(&line), runs).await?;
     let [program, judged, watched] = execs(opener, runs.min(ROUNDS)).await?;
-    Ok(Decisions { file, line, grammar: Figures::of(&grammar, None), program, judged, watched })
+    Ok(Decisions { file, line, grammar: Figures::of(&grammar), program, judged, watched })
 }
 
 /// Half of them about files, half about commands; none about what is decided but the last, which allows it.
@@ -88,18 +121,18 @@ async fn decide(
     args: &Value,
     line: Option<&Line>,
     runs: u32,
-) -> Result<Figures, CommandFailure> {
+) -> Result<Figures, Failure> {
     let mut samples = Vec::new();
     for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
         session.preview(tool, args, line).await?;
         samples.push(started.elapsed());
     }
-    Ok(Figures::of(&samples, None))
+    Ok(Figures::of(&samples))
 }
 
 /// Costs of one program in a loop of a shell's, by session.
-async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], CommandFailure> {
+async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failure> {
     let any = opener.spec();
     let mut judged = opener.spec();
     // `bash` requires any program.
@@ -108,10 +141,10 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Comman
         requires.shell.clear();
     }
     let rest = ArgPatterns::new(vec![ArgPattern::Prefix("-".to_owned()), ArgPattern::Rest]);
-    let failed = |reason: String| CommandFailure::Subject { subject: "the exec gate".to_owned(), reason };
+    let failed = |reason: String| Failure::of("the exec gate", reason);
     let grant = |name: &str, args| {
         let cmd = Program::parse(name).map_err(|e| failed(e.to_string()))?;
-        Ok::<_, CommandFailure>(ShellRunRequirement { cmd, args })
+        Ok::<_, Failure>(ShellRunRequirement { cmd, args })
     };
     let shell = vec![grant("bash", None)?, grant("true", Some(rest.map_err(|e| failed(e.to_string()))?))?];
     judged.requires.push((Source::CommandLine, RequirementSet { shell, ..RequirementSet::default() }));
@@ -124,9 +157,9 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Comman
     for round in 0..=rounds {
         for (session, samples) in &mut sessions {
             let started = Instant::now();
-            let stdio = Stdio::null().map_err(CommandFailure::io("open /dev/null"))?;
+            let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
             let program = session.spawn(["bash", "--noprofile", "--norc", "-c", &line], stdio).await?;
-            let end = program.wait().await.map_err(callgate::CallError::from)?;
+            let end = program.wait().await?;
             if end.code != Some(0) {
                 return Err(failed(format!("it ended with {end:?}")));
             }
@@ -136,6 +169,6 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Comman
             }
         }
     }
-    let medians: Vec<Duration> = sessions.iter().map(|(_, samples)| Figures::of(samples, None).median).collect();
+    let medians: Vec<Duration> = sessions.iter().map(|(_, samples)| Figures::of(samples).median).collect();
     medians.try_into().map_err(|_more| failed("it was not measured".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! `callgate bench --network`: connections to a server on loopback, directly, through a bare relay, and from a session through
+//! Connections to a server on loopback, directly, through a bare relay, and from a session through
 //! egress.
 //!
 //! The relay is the floor: one thread, an event loop, reads and writes of as many bytes at once as egress, and nothing that judges
@@ -6,21 +6,23 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, Command, ExitCode};
+use std::iter::successors;
+use std::process::{Child, Command};
 use std::time::Instant;
 
 use callgate::{Session, Stdio};
 use callgate_policy::effective::Source;
 use callgate_policy::pattern::HostPattern;
 use callgate_policy::requirement::{NetRequirement, RequirementSet};
+use callgate_tests::parent_of;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::sessions::{Opener, open_many_files};
-use crate::arguments::BenchNetwork;
-use crate::exit::CommandFailure;
-use crate::processes;
+use crate::Part;
+use crate::failure::Failure;
+use crate::figures::median;
+use crate::sessions::{Opener, open_many_files};
 
 /// Connections one after the other, in one sample.
 const CONNECTS: u32 = 500;
@@ -34,19 +36,18 @@ const AT_ONCE: u32 = 2000;
 const BUFFER: usize = 256 * 1024;
 
 /// Plays a part of this benchmark, in a process of its own.
-pub(crate) fn play(part: &BenchNetwork) -> Result<ExitCode, CommandFailure> {
+pub(crate) fn play(part: &Part) -> Result<(), Failure> {
     open_many_files()?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandFailure::runtime)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let played = match *part {
-        BenchNetwork::Serve => runtime.block_on(listen(serve)),
-        BenchNetwork::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
-        BenchNetwork::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
-        BenchNetwork::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
-        BenchNetwork::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
+        Part::Serve => runtime.block_on(listen(serve)),
+        Part::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
+        Part::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
+        Part::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
+        Part::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
+        Part::Opens { .. } => Ok(()),
     };
-    played.map_err(CommandFailure::io("play a part of the benchmark"))?;
-    Ok(ExitCode::SUCCESS)
+    played.map_err(Failure::io("play a part of the benchmark"))
 }
 
 fn print(figure: f64) -> std::io::Result<()> {
@@ -140,29 +141,24 @@ async fn at_once(to: u16, count: u32) -> std::io::Result<f64> {
 }
 
 /// A server or a relay. It ends with this.
-struct StandingServer(Child, u16);
+struct Standing(Child, u16);
 
-impl StandingServer {
-    #[allow(clippy::disallowed_methods, reason = "it stands outside, as the servers of the network do")]
-    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, CommandFailure> {
-        let failed = CommandFailure::io("start a server to measure with");
+impl Standing {
+    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, Failure> {
+        let failed = Failure::io("start a server to measure with");
         let mut command = Command::new(program);
-        command
-            .arg("bench-network")
-            .args(words)
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::piped());
+        command.arg("play").args(words).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(CommandFailure::io("read a server's port"))?;
+            BufReader::new(output).read_line(&mut line).map_err(Failure::io("read a server's port"))?;
         }
         let standing = Self(child, line.trim().trim_end_matches(".0").parse().unwrap_or(0));
         if standing.1 == 0 { Err(broken(format!("a server printed `{line}`"))) } else { Ok(standing) }
     }
 }
 
-impl Drop for StandingServer {
+impl Drop for Standing {
     fn drop(&mut self) {
         // It may have ended.
         let _ended: std::io::Result<()> = self.0.kill();
@@ -171,21 +167,16 @@ impl Drop for StandingServer {
 }
 
 /// Who connects, by which way.
-enum NetworkWay<'a> {
+enum Way<'a> {
     Outside(u16),
     Inside(&'a Session, u16),
 }
 
-impl NetworkWay<'_> {
-    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, CommandFailure> {
+impl Way<'_> {
+    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, Failure> {
         let (Self::Outside(port) | Self::Inside(_, port)) = self;
-        let words: Vec<OsString> = vec![
-            program.into(),
-            "bench-network".into(),
-            what.into(),
-            port.to_string().into(),
-            count.to_string().into(),
-        ];
+        let words: Vec<OsString> =
+            vec![program.into(), "play".into(), what.into(), port.to_string().into(), count.to_string().into()];
         let text = match self {
             Self::Outside(_) => outside(&words)?,
             Self::Inside(session, _) => inside(session, &words).await?,
@@ -194,37 +185,36 @@ impl NetworkWay<'_> {
     }
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<String, CommandFailure> {
-    let (mut reader, writer) = std::io::pipe().map_err(CommandFailure::io("make a pipe"))?;
-    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(CommandFailure::io("open /dev/null"));
+async fn inside(session: &Session, words: &[OsString]) -> Result<String, Failure> {
+    let (mut reader, writer) = std::io::pipe().map_err(Failure::io("make a pipe"))?;
+    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(Failure::io("open /dev/null"));
     let input = null(std::fs::File::options().read(true))?;
     let error = std::io::stderr();
-    let error = rustix::io::dup(&error).map_err(|e| CommandFailure::runtime(e.into()))?;
+    let error = rustix::io::dup(&error)?;
     let program = session.spawn(words, Stdio::new(input.into(), writer.into(), error)).await?;
-    program.wait().await.map_err(callgate::CallError::from)?;
+    program.wait().await?;
     let mut text = String::new();
-    reader.read_to_string(&mut text).map_err(CommandFailure::io("read what the client printed"))?;
+    reader.read_to_string(&mut text).map_err(Failure::io("read what the client printed"))?;
     Ok(text)
 }
 
-#[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
-fn outside(words: &[OsString]) -> Result<String, CommandFailure> {
+fn outside(words: &[OsString]) -> Result<String, Failure> {
     let [program, arguments @ ..] = words else { return Ok(String::new()) };
-    let output = Command::new(program).args(arguments).output().map_err(CommandFailure::io("start the client"))?;
+    let output = Command::new(program).args(arguments).output().map_err(Failure::io("start the client"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Measures, and prints a line for each way.
-pub(super) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> Result<(), CommandFailure> {
+pub(crate) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> Result<(), Failure> {
     let program = opener.scratch.program();
-    let server = StandingServer::start(program, &["serve"])?;
-    let relay = StandingServer::start(program, &["relay", &server.1.to_string()])?;
+    let server = Standing::start(program, &["serve"])?;
+    let relay = Standing::start(program, &["relay", &server.1.to_string()])?;
     let mut spec = opener.spec();
     let granted = HostPattern::parse(&format!("127.0.0.1:{}", server.1)).map_err(|error| broken(error.to_string()))?;
     let net = NetRequirement { hosts: vec![granted] };
     spec.requires.push((Source::CommandLine, RequirementSet { net, ..RequirementSet::default() }));
     let session = opener.supervisor.open(spec).await?;
-    let ways = [NetworkWay::Outside(server.1), NetworkWay::Outside(relay.1), NetworkWay::Inside(&session, server.1)];
+    let ways = [Way::Outside(server.1), Way::Outside(relay.1), Way::Inside(&session, server.1)];
     let mut connects = [const { Vec::new() }; 3];
     let mut speeds = [const { Vec::new() }; 3];
     for round in 0..=rounds {
@@ -277,26 +267,23 @@ pub(super) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> 
             speeds[2] / speeds[1],
         )
     };
-    printed.map_err(CommandFailure::print("print it"))
+    printed.map_err(Failure::io("print it"))
 }
 
-/// The most memory that egress has used so far (proc_pid_status(5)).
-fn egress_peak_kib() -> Result<u64, CommandFailure> {
-    let all = processes::own_descendants().map_err(CommandFailure::io("look at the session's processes"))?;
-    let peaks = all.into_iter().filter_map(|pid| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+/// The most memory that an egress of ours has used so far (proc_pid_status(5)).
+fn egress_peak_kib() -> Result<u64, Failure> {
+    let all = std::fs::read_dir("/proc").map_err(Failure::io("look at the session's processes"))?;
+    let ours = |pid: u32| successors(Some(pid), |pid| parent_of(*pid)).any(|pid| pid == std::process::id());
+    let peaks = all.flatten().filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(process.path().join("status")).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        (field("Name:") == Some("cg-egress")).then(|| field("VmHWM:")?.trim_end_matches(" kB").parse().ok())?
+        (field("Name:") == Some("cg-egress") && ours(pid))
+            .then(|| field("VmHWM:")?.trim_end_matches(" kB").parse().ok())?
     });
     peaks.max().ok_or_else(|| broken("egress was not found".to_owned()))
 }
 
-fn broken(reason: String) -> CommandFailure {
-    CommandFailure::Subject { subject: "the network".to_owned(), reason }
-}
-
-/// NaN if nothing worked.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+fn broken(reason: String) -> Failure {
+    Failure::of("the network", reason)
 }

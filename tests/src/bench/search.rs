@@ -1,17 +1,16 @@
-//! `callgate bench --search`: `grep` and `glob` over a large tree, every layer on, beside ripgrep over the same tree.
+//! `grep` and `glob` over a large tree, every layer on, beside ripgrep over the same tree.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use callgate::Session;
+use callgate_tests::Dice;
 use serde_json::{Value, json};
 
-use super::figures::Figures;
-use super::rounds::Shuffle;
-use super::sessions::{MeasuredSession, Opener};
-use super::subject::on_path;
-use crate::exit::CommandFailure;
-use crate::paint;
+use crate::failure::Failure;
+use crate::figures::{Figures, order};
+use crate::sessions::{Opener, strength};
 
 /// The tree: so many files in so many directories, 500 MB of lines as sources have them.
 const FILES: usize = 40_000;
@@ -52,31 +51,31 @@ fn comparisons() -> Vec<Comparison> {
 }
 
 /// Result of one comparison, medians.
-struct SearchComparison {
+struct Found {
     name: &'static str,
     call: Duration,
     /// `None` where ripgrep is not installed.
     ripgrep: Option<Duration>,
 }
 
-impl SearchComparison {
+impl Found {
     fn ratio(&self) -> Option<f64> {
         self.ripgrep.map(|ripgrep| self.call.as_secs_f64() / ripgrep.as_secs_f64())
     }
 }
 
 /// Makes the tree, measures, prints.
-pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), CommandFailure> {
+pub(crate) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), Failure> {
     let bytes = make_tree(opener.scratch.path())?;
-    let opened = opener.open().await?;
+    let session = opener.open().await?;
     let ripgrep = on_path("rg");
     let comparisons = comparisons();
     let mut samples = vec![(Vec::new(), Vec::new()); comparisons.len()];
-    let mut shuffle = Shuffle(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..=runs {
-        for at in shuffle.order(comparisons.len()) {
+        for at in order(&mut dice, comparisons.len()) {
             let comparison = &comparisons[at];
-            let call = call(&opened, comparison).await?;
+            let call = call(&session, comparison).await?;
             let other = ripgrep.as_deref().map(|rg| outside(rg, opener.scratch.path(), comparison)).transpose()?;
             // The first warms up: the tree is in memory after it.
             if round > 0 {
@@ -85,31 +84,38 @@ pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<()
             }
         }
     }
-    let median = |times: &[Duration]| (!times.is_empty()).then(|| Figures::of(times, None).median);
-    let found: Vec<SearchComparison> = comparisons
+    let median = |times: &[Duration]| (!times.is_empty()).then(|| Figures::of(times).median);
+    let found: Vec<Found> = comparisons
         .iter()
         .zip(&samples)
-        .map(|(comparison, (calls, others))| SearchComparison {
+        .map(|(comparison, (calls, others))| Found {
             name: comparison.name,
             call: median(calls).unwrap_or_default(),
             ripgrep: median(others),
         })
         .collect();
-    print(&found, bytes, runs, opened.strength(), json).map_err(CommandFailure::print("print the figures"))
+    print(&found, bytes, runs, strength(&session), json).map_err(Failure::io("print the figures"))
 }
 
-async fn call(opened: &MeasuredSession, comparison: &Comparison) -> Result<Duration, CommandFailure> {
+async fn call(session: &Session, comparison: &Comparison) -> Result<Duration, Failure> {
     let started = Instant::now();
-    let envelope = opened.session.call(comparison.tool, comparison.arguments.clone()).await;
+    let envelope = session.call(comparison.tool, comparison.arguments.clone()).await;
     let took = started.elapsed();
-    let failed = |reason| CommandFailure::Subject { subject: comparison.name.to_owned(), reason };
+    let failed = |reason| Failure::of(comparison.name, reason);
     let data = envelope.data.ok_or_else(|| failed(envelope.error_text.unwrap_or_default()))?;
     let list = data.get("matches").or_else(|| data.get("paths")).and_then(Value::as_array).map_or(0, Vec::len);
     if list > 0 { Ok(took) } else { Err(failed("it found nothing".to_owned())) }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
-fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, CommandFailure> {
+/// The program of this name that a shell would start.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, Failure> {
     let started = Instant::now();
     let output = std::process::Command::new(ripgrep)
         .args(["--no-config", "--no-require-git", "--no-ignore-global"])
@@ -117,27 +123,27 @@ fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Durat
         .current_dir(tree)
         .stdin(std::process::Stdio::null())
         .output()
-        .map_err(CommandFailure::io("start ripgrep"))?;
+        .map_err(Failure::io("start ripgrep"))?;
     let took = started.elapsed();
     if output.status.success() && !output.stdout.is_empty() {
         return Ok(took);
     }
     let reason = format!("ripgrep ended with {} and found nothing", output.status);
-    Err(CommandFailure::Subject { subject: comparison.name.to_owned(), reason })
+    Err(Failure::of(comparison.name, reason))
 }
 
 /// Fills the directory with text that looks like sources to a search: words, calls, short lines. Gives its size in bytes.
-fn make_tree(top: &Path) -> Result<u64, CommandFailure> {
+fn make_tree(top: &Path) -> Result<u64, Failure> {
     const WORDS: [&str; 24] = [
         "let", "value", "return", "static", "buffer", "length", "index", "self", "match", "error", "result", "config",
         "request", "handler", "parse", "token", "stream", "writer", "offset", "count", "option", "string", "state",
         "update",
     ];
-    let mut chance = Shuffle(0x2545_f491_4f6c_dd1d);
+    let mut dice = Dice::new(0x2545_f491_4f6c_dd1d);
     let mut bytes = 0;
     for directory in 0..DIRECTORIES {
         let path = top.join(format!("crate_{}/module_{directory}", directory % 40));
-        std::fs::create_dir_all(&path).map_err(CommandFailure::io("make a directory of the tree"))?;
+        std::fs::create_dir_all(&path).map_err(Failure::io("make a directory of the tree"))?;
         for file in 0..FILES / DIRECTORIES {
             let number = directory * (FILES / DIRECTORIES) + file;
             let mut text = String::with_capacity(FILE_BYTES + 200);
@@ -145,26 +151,25 @@ fn make_tree(top: &Path) -> Result<u64, CommandFailure> {
                 text.push_str("// the rare word\nfn xylophone(7) {}\n");
             }
             while text.len() < FILE_BYTES {
-                let indent = usize::try_from(chance.next() % 4).unwrap_or(0) * 4;
-                let words = 3 + chance.next() % 7;
+                let indent = dice.below(4) * 4;
+                let words = 3 + dice.below(7);
                 text.extend(std::iter::repeat_n(' ', indent));
                 for _ in 0..words {
-                    let word = usize::try_from(chance.next() % 24).unwrap_or(0);
-                    text.push_str(WORDS[word]);
-                    text.push([' ', '(', '.', ',', '_'][usize::try_from(chance.next() % 5).unwrap_or(0)]);
+                    text.push_str(dice.one(&WORDS));
+                    text.push(dice.one(&[' ', '(', '.', ',', '_']));
                 }
-                text.push_str(&format!("{});\n", chance.next() % 1000));
+                text.push_str(&format!("{});\n", dice.below(1000)));
             }
             bytes += text.len() as u64;
             std::fs::write(path.join(format!("file_{}.rs", number % 100)), text)
-                .map_err(CommandFailure::io("write a file of the tree"))?;
+                .map_err(Failure::io("write a file of the tree"))?;
         }
     }
     Ok(bytes)
 }
 
-fn print(found: &[SearchComparison], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
-    let mut out = paint::stdout();
+fn print(found: &[Found], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
     let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
     if json {
         let rows: Vec<Value> = found
@@ -187,9 +192,9 @@ fn print(found: &[SearchComparison], bytes: u64, runs: u32, strength: &str, json
         let other = row.ripgrep.map_or_else(|| "absent".to_owned(), |time| format!("{:.1} ms", ms(time)));
         let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let word = match row.ratio() {
-            Some(ratio) if ratio <= TARGET => paint::PaintedWord::Good("met"),
-            Some(_) => paint::PaintedWord::Bad("not met"),
-            None => paint::PaintedWord::Dim("not measured"),
+            Some(ratio) if ratio <= TARGET => "met",
+            Some(_) => "not met",
+            None => "not measured",
         };
         writeln!(out, "{:<26} {:>9.1} ms {other:>12} {ratio:>8}   {word}", row.name, ms(row.call))?;
     }

@@ -5,44 +5,30 @@ use std::time::{Duration, Instant};
 
 use callgate::{Launcher, Store, Supervisor};
 use rusqlite::{Connection, params};
+use serde_json::json;
 
-use super::figures::Figures;
-use super::rounds::settle;
-use super::sessions::{Opener, RATE_CALLS_PER_RUN, at_once, reads};
-use crate::exit::CommandFailure;
+use crate::failure::Failure;
+use crate::figures::{Figures, Target, micros, print, settle};
+use crate::sessions::{AT_ONCE, Opener, at_once, reads};
 
+/// Calls of many sessions together, for each run.
+const CALLS_PER_RUN: u32 = 10;
 /// Bytes that the floor writes each time.
 const WRITTEN: usize = 1024;
 
 /// A `read` in a session that is not recorded and in one that is, and the floor: inserting a row of 1 kB and updating it, each
-/// alone, in a database with the same settings.
-pub(super) struct RecordedRead {
-    pub(super) plain: Figures,
-    pub(super) recorded: Figures,
-    pub(super) floor: Figures,
-    /// Reads per second of many recorded sessions at once.
-    pub(super) many_sessions: f64,
-}
-
-impl RecordedRead {
-    /// Time that recording adds.
-    pub(super) fn added(&self) -> Duration {
-        self.recorded.median.saturating_sub(self.plain.median)
-    }
-}
-
-/// The three take turns.
-pub(super) async fn measure(
+/// alone, in a database with the same settings. The three take turns. Measures, and prints.
+pub(crate) async fn measure(
     opener: &Opener<'_>,
-    launcher: Launcher,
-    place: &Path,
+    (launcher, place): (Launcher, &Path),
     runs: u32,
-) -> Result<RecordedRead, CommandFailure> {
+    as_json: bool,
+) -> Result<(), Failure> {
     let store = Store::at(&place.join("store"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
-    let plain = opener.open().await?.session;
+    let plain = opener.open().await?;
     let recorded = supervisor.open(opener.spec()).await?;
-    let mut floor = Floor::make(&place.join("floor.db")).map_err(unmeasured)?;
+    let mut floor = Floor::make(&place.join("floor.db"))?;
     let mut samples = [const { Vec::new() }; 3];
     for run in 0..runs + runs.div_ceil(10) {
         let mut took = [Duration::ZERO; 3];
@@ -53,7 +39,7 @@ pub(super) async fn measure(
             match subject {
                 0 => reads(&plain, 1).await?,
                 1 => reads(&recorded, 1).await?,
-                _ => floor.write().map_err(unmeasured)?,
+                _ => floor.write()?,
             }
             took[subject] = started.elapsed();
         }
@@ -62,9 +48,27 @@ pub(super) async fn measure(
             samples.iter_mut().zip(took).for_each(|(samples, took)| samples.push(took));
         }
     }
-    let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples, None));
-    let many_sessions = at_once(&supervisor, opener, runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
-    Ok(RecordedRead { plain, recorded, floor, many_sessions })
+    let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples));
+    let calls = runs.saturating_mul(CALLS_PER_RUN);
+    let (many, many_recorded) =
+        (at_once(opener.supervisor, opener, calls).await?, at_once(&supervisor, opener, calls).await?);
+    let [plain, recorded, floor] = [plain, recorded, floor].map(|figures| micros(figures.median));
+    let figures = json!({
+        "recording_us": { "read": plain, "recorded_read": recorded, "floor": floor },
+        "reads_per_second": { "fifty_sessions": many, "fifty_recorded_sessions": many_recorded },
+    });
+    let lines = format!(
+        "a read that is recorded: {recorded:.0} µs, one that is not: {plain:.0} µs; inserting 1 kB into a database and updating it: \
+         {floor:.0} µs\n\
+         reads per second of {AT_ONCE} sessions at once: {many:.0}, and {many_recorded:.0} where they are recorded\n"
+    );
+    let added = Target {
+        what: "recording a read / two writes of 1 kB",
+        at_most: 3.0,
+        measured: (recorded - plain).max(0.0) / floor,
+        unit: "×",
+    };
+    print(figures, &lines, &[added], as_json).map_err(Failure::io("print the figures"))
 }
 
 struct Floor(Connection);
@@ -85,8 +89,4 @@ impl Floor {
         self.0.prepare_cached("UPDATE rows SET text = ?2 WHERE number = ?1")?.execute(params![number, text("b")])?;
         Ok(())
     }
-}
-
-fn unmeasured(error: rusqlite::Error) -> CommandFailure {
-    CommandFailure::Subject { subject: "a database".to_owned(), reason: error.to_string() }
 }

@@ -1,4 +1,4 @@
-//! `callgate bench --files`: everyday work on files, inside and outside in turns, and the ratio of the two.
+//! Everyday work on files, inside and outside in turns, and the ratio of the two.
 //!
 //! The scratch directory lies where temporary files do: name a disk by `TMPDIR`.
 
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use callgate::{Session, Stdio};
 use serde_json::json;
 
-use super::sessions::Opener;
-use crate::exit::CommandFailure;
+use crate::failure::Failure;
+use crate::figures::median;
+use crate::sessions::Opener;
 
 /// Works to measure, and how slow each may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
 /// [`PREPARE`] has filled.
@@ -63,16 +64,18 @@ END
 "#;
 
 /// Measures, and prints a line for each.
-pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), CommandFailure> {
+pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), Failure> {
+    // What calls leave to end by itself comes back here.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let top = opener.scratch.path().to_owned();
     let (material, place) = (top.join("material"), top.join("place"));
     let made = std::fs::create_dir(&material).and_then(|()| std::fs::create_dir(&place));
-    made.map_err(CommandFailure::io("make directories to work in"))?;
+    made.map_err(Failure::io("make directories to work in"))?;
     let words = |script: &str, place: &Path| -> Vec<OsString> {
         vec!["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), place.into(), material.clone().into()]
     };
-    outside(&words(PREPARE, &place)).ok_or_else(|| failed("the material could not be made"))?;
-    let session = opener.open().await?.session;
+    outside(&words(PREPARE, &place)).ok_or_else(|| Failure::of("work on files", "the material could not be made"))?;
+    let session = opener.open().await?;
     let mut rows = Vec::new();
     for (which, (name, most, script)) in WORK.iter().enumerate() {
         let (mut ins, mut outs) = (Vec::new(), Vec::new());
@@ -80,7 +83,7 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             for confined in if round % 2 == 0 { [true, false] } else { [false, true] } {
                 // Nothing is removed meanwhile: ext4 passes by the numbers of what was removed of late, one by one.
                 let fresh = place.join(format!("{which}-{round}-{confined}"));
-                std::fs::create_dir(&fresh).map_err(CommandFailure::io("make a directory to work in"))?;
+                std::fs::create_dir(&fresh).map_err(Failure::io("make a directory to work in"))?;
                 rustix::fs::sync();
                 let words = words(script, &fresh);
                 let took = if confined { inside(&session, &words).await? } else { outside(&words) };
@@ -96,25 +99,24 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             );
         } else {
             let line = format!("{name:<36} {ins:>7.3} s inside {outs:>7.3} s outside {:>6.2} × (≤ {most})", ins / outs);
-            writeln!(std::io::stdout(), "{line}").map_err(CommandFailure::print("print it"))?;
+            writeln!(std::io::stdout(), "{line}").map_err(Failure::io("print it"))?;
         }
     }
     if as_json {
-        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(CommandFailure::print("print it"))?;
+        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(Failure::io("print it"))?;
     }
     Ok(())
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, CommandFailure> {
-    let stdio = Stdio::null().map_err(CommandFailure::io("open /dev/null"))?;
+async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, Failure> {
+    let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
     let started = Instant::now();
     let program = session.spawn(words, stdio).await?;
-    let end = program.wait().await.map_err(callgate::CallError::from)?;
+    let end = program.wait().await?;
     Ok((end.code == Some(0)).then(|| started.elapsed()))
 }
 
 /// `None` for what does not work here.
-#[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
 fn outside(words: &[OsString]) -> Option<Duration> {
     let [program, arguments @ ..] = words else { return None };
     let null = std::process::Stdio::null;
@@ -123,14 +125,4 @@ fn outside(words: &[OsString]) -> Option<Duration> {
     let ended =
         command.args(arguments).env_remove("TMPDIR").stdin(null()).stdout(null()).stderr(null()).status().ok()?;
     ended.success().then(|| started.elapsed())
-}
-
-fn failed(reason: &str) -> CommandFailure {
-    CommandFailure::Subject { subject: "work on files".to_owned(), reason: reason.to_owned() }
-}
-
-/// NaN if nothing worked.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

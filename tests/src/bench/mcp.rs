@@ -1,4 +1,4 @@
-//! `callgate bench --mcp`: a `read` of 4 KiB through the library, through `callgate mcp` on standard input and output, and what the
+//! A `read` of 4 KiB through the library, through `callgate mcp` on standard input and output, and what the
 //! SDK's own way costs: a server of the same SDK whose tool answers with the same text, and does nothing.
 //!
 //! Both servers are processes of their own, and have the same client. The session of the library is recorded, as that of the server is.
@@ -7,12 +7,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use callgate::{Launcher, Store, Supervisor};
+use callgate_tests::Binaries;
 use callgate_worker::sys::process::{self, Fork, OneThread};
-use nix::sys::wait::waitpid;
-use nix::unistd::Pid;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ServerCapabilities,
     ServerConfig,
@@ -20,13 +19,12 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use serde_json::{Value, json};
 
-use super::figures::Figures;
-use super::rounds::settle;
-use super::scratch::{FILE, Scratch};
-use super::sessions::{Opener, reads};
-use crate::exit::CommandFailure;
+use crate::failure::Failure;
+use crate::figures::{Figures, micros, settle};
+use crate::sessions::{FILE, Opener, Scratch, reads};
 
 /// The floor.
 struct Echo(String);
@@ -56,25 +54,37 @@ fn echo(text: String) -> std::io::Result<()> {
     })
 }
 
+/// Both servers.
+pub(crate) struct Peers {
+    floor: Peer,
+    served: Peer,
+}
+
+impl Peers {
+    /// This process must have one thread, and no event loop yet.
+    pub(crate) fn start(scratch: &Scratch, records: &Path) -> Result<Self, Failure> {
+        Ok(Self { floor: Peer::echo(scratch)?, served: Peer::callgate(scratch, records)? })
+    }
+}
+
 /// A server, and a client of it that waits for each answer.
-pub(super) struct BenchPeer {
-    pid: Pid,
+struct Peer {
+    pid: Option<Pid>,
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
     last: u64,
 }
 
-impl BenchPeer {
-    /// The floor. This process must have one thread, and no event loop yet.
-    pub(super) fn echo(scratch: &Scratch) -> Result<Self, CommandFailure> {
-        let text =
-            std::fs::read_to_string(scratch.file()).map_err(CommandFailure::io("read from the scratch directory"))?;
+impl Peer {
+    /// The floor.
+    fn echo(scratch: &Scratch) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(scratch.file()).map_err(Failure::io("read from the scratch directory"))?;
         Self::fork(move || echo(text))
     }
 
-    /// `callgate mcp` in the scratch directory, recorded below `records`. The same holds for this process.
-    pub(super) fn callgate(scratch: &Scratch, records: &Path) -> Result<Self, CommandFailure> {
-        let (program, workspace) = (scratch.program().to_owned(), scratch.path().to_owned());
+    /// `callgate mcp` in the scratch directory, recorded below `records`.
+    fn callgate(scratch: &Scratch, records: &Path) -> Result<Self, Failure> {
+        let (program, workspace) = (Binaries::of_this_build().callgate(), scratch.path().to_owned());
         let state = records.join("served");
         Self::fork(move || {
             use std::os::unix::process::CommandExt as _;
@@ -84,8 +94,8 @@ impl BenchPeer {
         })
     }
 
-    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, CommandFailure> {
-        let failed = || CommandFailure::io("start a server to measure with");
+    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, Failure> {
+        let failed = || Failure::io("start a server to measure with");
         let ((input, to), (from, output)) = (std::io::pipe().map_err(failed())?, std::io::pipe().map_err(failed())?);
         match process::fork(OneThread::confirm().map_err(failed())?, 0).map_err(failed())? {
             Fork::Child => {
@@ -99,7 +109,7 @@ impl BenchPeer {
         }
     }
 
-    fn begin(&mut self) -> Result<(), CommandFailure> {
+    fn begin(&mut self) -> Result<(), Failure> {
         let about = json!({ "name": "bench", "version": env!("CARGO_PKG_VERSION") });
         self.request(
             "initialize",
@@ -108,7 +118,7 @@ impl BenchPeer {
         self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
     }
 
-    fn read(&mut self) -> Result<(), CommandFailure> {
+    fn read(&mut self) -> Result<(), Failure> {
         let answer = self.request("tools/call", &json!({ "name": "read", "arguments": { "path": FILE } }))?;
         match answer["result"]["content"][0]["text"].as_str() {
             Some(text) if text.len() >= 4096 => Ok(()),
@@ -116,25 +126,25 @@ impl BenchPeer {
         }
     }
 
-    fn say(&mut self, message: &Value) -> Result<(), CommandFailure> {
+    fn say(&mut self, message: &Value) -> Result<(), Failure> {
         let to = self.to.as_mut().ok_or_else(|| broken("it has ended".to_owned()))?;
-        writeln!(to, "{message}").map_err(CommandFailure::io("write to a server"))
+        writeln!(to, "{message}").map_err(Failure::io("write to a server"))
     }
 
-    fn request(&mut self, method: &str, params: &Value) -> Result<Value, CommandFailure> {
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
         self.last += 1;
         self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }))?;
         let mut line = String::new();
-        self.from.read_line(&mut line).map_err(CommandFailure::io("read from a server"))?;
+        self.from.read_line(&mut line).map_err(Failure::io("read from a server"))?;
         serde_json::from_str(&line).map_err(|error| broken(format!("it answered {line:?}: {error}")))
     }
 }
 
-impl Drop for BenchPeer {
+impl Drop for Peer {
     fn drop(&mut self) {
         // It ends with its input.
         drop(self.to.take());
-        let _ended = waitpid(self.pid, None);
+        let _ended = waitpid(self.pid, WaitOptions::empty());
     }
 }
 
@@ -146,13 +156,13 @@ fn stand_in(input: OwnedFd, output: OwnedFd) -> std::io::Result<()> {
 }
 
 /// The three take turns.
-pub(super) async fn measure(
+pub(crate) async fn measure(
     opener: &Opener<'_>,
     (launcher, records): (Launcher, &Path),
-    (mut floor, mut served): (BenchPeer, BenchPeer),
+    Peers { mut floor, mut served }: Peers,
     runs: u32,
     as_json: bool,
-) -> Result<(), CommandFailure> {
+) -> Result<(), Failure> {
     let store = Store::at(&records.join("library"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let session = supervisor.open(opener.spec()).await?;
@@ -175,12 +185,10 @@ pub(super) async fn measure(
             }
         }
     }
-    print(&samples.map(|samples| Figures::of(&samples, None)), runs, as_json)
-        .map_err(CommandFailure::print("print the figures"))
+    print(&samples.map(|samples| Figures::of(&samples)), runs, as_json).map_err(Failure::io("print the figures"))
 }
 
 fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> std::io::Result<()> {
-    let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let to_floor = micros(served.median) / micros(floor.median);
     let to_both = micros(served.median) / (micros(floor.median) + micros(library.median));
     let mut out = std::io::stdout();
@@ -204,6 +212,6 @@ fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> s
     writeln!(out, "mcp / floor: {to_floor:.2}; mcp / (library + floor): {to_both:.2}; {runs} runs of each, in turns")
 }
 
-fn broken(reason: String) -> CommandFailure {
-    CommandFailure::Subject { subject: "a server".to_owned(), reason }
+fn broken(reason: String) -> Failure {
+    Failure::of("a server", reason)
 }
