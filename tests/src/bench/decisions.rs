@@ -10,9 +10,9 @@ use callgate_policy::rules::{Action, Rule, RuleScope};
 use callgate_policy::shell::Line;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::figures::{Figures, Target, micros, print};
-use crate::sessions::Opener;
+use crate::failure::BenchFailure;
+use crate::figures::{FigureTarget, MeasuredFigures, micros, print};
+use crate::sessions::BenchOpener;
 
 /// As many as the target names.
 const RULES: usize = 1000;
@@ -25,11 +25,11 @@ const ROUNDS: u32 = 9;
 
 struct Decisions {
     /// About a file, as `write` names it.
-    file: Figures,
+    file: MeasuredFigures,
     /// About a command line of three commands, taken apart.
-    line: Figures,
+    line: MeasuredFigures,
     /// Taking it apart, in its worker.
-    grammar: Figures,
+    grammar: MeasuredFigures,
     /// One program started by a shell, median: with no gate, with one that judges arguments, and with one that asks the
     /// watchdogs besides.
     program: Duration,
@@ -50,10 +50,10 @@ impl Decisions {
 }
 
 /// Measures, and prints.
-pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), Failure> {
+pub(crate) async fn measure(opener: &BenchOpener<'_>, runs: u32, as_json: bool) -> Result<(), BenchFailure> {
     let decisions = measured(opener, runs).await?;
     let Decisions { file, line, grammar, program, judged, watched } = &decisions;
-    let at_most = |what, at_most, measured| Target { what, at_most, measured, unit: "µs" };
+    let at_most = |what, at_most, measured| FigureTarget { what, at_most, measured, unit: "µs" };
     let figures = json!({
         "decision_us": {
             "rules": RULES,
@@ -79,10 +79,10 @@ pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
         at_most("decision at 1,000 rules, a line", 20.0, micros(line.median)),
         at_most("exec gate, each exec", 150.0, micros(decisions.gate())),
     ];
-    print(figures, &lines, &targets, as_json).map_err(Failure::io("print the figures"))
+    print(figures, &lines, &targets, as_json).map_err(BenchFailure::io("print the figures"))
 }
 
-async fn measured(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> {
+async fn measured(opener: &BenchOpener<'_>, runs: u32) -> Result<Decisions, BenchFailure> {
     let mut spec = opener.spec();
     spec.rules = rules();
     let session = opener.supervisor.open(spec).await?;
@@ -97,7 +97,7 @@ async fn measured(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> 
     let file = decide(&session, "write", &json!({ "path": "src/deep/module.rs", "content": "x" }), None, runs).await?;
     let line = decide(&session, "bash", &json!({ "command": command }), Some(&line), runs).await?;
     let [program, judged, watched] = execs(opener, runs.min(ROUNDS)).await?;
-    Ok(Decisions { file, line, grammar: Figures::of(&grammar), program, judged, watched })
+    Ok(Decisions { file, line, grammar: MeasuredFigures::of(&grammar), program, judged, watched })
 }
 
 /// Half of them about files, half about commands; none about what is decided but the last, which allows it.
@@ -121,18 +121,18 @@ async fn decide(
     args: &Value,
     line: Option<&Line>,
     runs: u32,
-) -> Result<Figures, Failure> {
+) -> Result<MeasuredFigures, BenchFailure> {
     let mut samples = Vec::new();
     for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
         session.preview(tool, args, line).await?;
         samples.push(started.elapsed());
     }
-    Ok(Figures::of(&samples))
+    Ok(MeasuredFigures::of(&samples))
 }
 
 /// Costs of one program in a loop of a shell's, by session.
-async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failure> {
+async fn execs(opener: &BenchOpener<'_>, rounds: u32) -> Result<[Duration; 3], BenchFailure> {
     let any = opener.spec();
     let mut judged = opener.spec();
     // `bash` requires any program.
@@ -141,10 +141,10 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
         requires.shell.clear();
     }
     let rest = ArgPatterns::new(vec![ArgPattern::Prefix("-".to_owned()), ArgPattern::Rest]);
-    let failed = |reason: String| Failure::of("the exec gate", reason);
+    let failed = |reason: String| BenchFailure::of("the exec gate", reason);
     let grant = |name: &str, args| {
         let cmd = Program::parse(name).map_err(|e| failed(e.to_string()))?;
-        Ok::<_, Failure>(ShellRunRequirement { cmd, args })
+        Ok::<_, BenchFailure>(ShellRunRequirement { cmd, args })
     };
     let shell = vec![grant("bash", None)?, grant("true", Some(rest.map_err(|e| failed(e.to_string()))?))?];
     judged.requires.push((Source::CommandLine, RequirementSet { shell, ..RequirementSet::default() }));
@@ -157,7 +157,7 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
     for round in 0..=rounds {
         for (session, samples) in &mut sessions {
             let started = Instant::now();
-            let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+            let stdio = Stdio::null().map_err(BenchFailure::io("open /dev/null"))?;
             let program = session.spawn(["bash", "--noprofile", "--norc", "-c", &line], stdio).await?;
             let end = program.wait().await?;
             if end.code != Some(0) {
@@ -169,6 +169,6 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
             }
         }
     }
-    let medians: Vec<Duration> = sessions.iter().map(|(_, samples)| Figures::of(samples).median).collect();
+    let medians: Vec<Duration> = sessions.iter().map(|(_, samples)| MeasuredFigures::of(samples).median).collect();
     medians.try_into().map_err(|_more| failed("it was not measured".to_owned()))
 }

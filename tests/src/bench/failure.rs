@@ -8,9 +8,9 @@ use callgate::with_causes;
 
 /// A text with its causes: nobody but a person reads it.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct BenchFailure(String);
 
-impl Failure {
+impl BenchFailure {
     /// Something that is to be measured does not run.
     pub(crate) fn of(subject: &str, reason: impl fmt::Display) -> Self {
         Self(format!("measure {subject}: {reason}"))
@@ -21,13 +21,13 @@ impl Failure {
     }
 }
 
-impl<E: Error> From<E> for Failure {
+impl<E: Error> From<E> for BenchFailure {
     fn from(error: E) -> Self {
         Self(with_causes(&error))
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BenchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

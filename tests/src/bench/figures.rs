@@ -7,12 +7,12 @@ use callgate_tests::Dice;
 use serde_json::{Value, json};
 
 /// Figures of one subject's samples.
-pub(crate) struct Figures {
+pub(crate) struct MeasuredFigures {
     pub(crate) median: Duration,
     pub(crate) p99: Duration,
 }
 
-impl Figures {
+impl MeasuredFigures {
     pub(crate) fn of(samples: &[Duration]) -> Self {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable();
@@ -58,14 +58,14 @@ pub(crate) fn order(dice: &mut Dice, len: usize) -> Vec<usize> {
 }
 
 /// A figure that is to be this much at most.
-pub(crate) struct Target {
+pub(crate) struct FigureTarget {
     pub(crate) what: &'static str,
     pub(crate) at_most: f64,
     pub(crate) measured: f64,
     pub(crate) unit: &'static str,
 }
 
-impl Target {
+impl FigureTarget {
     fn met(&self) -> bool {
         self.measured <= self.at_most
     }
@@ -85,11 +85,11 @@ impl Target {
 }
 
 /// Prints figures with the targets for them: one line of JSON, or lines for people before the targets.
-pub(crate) fn print(mut figures: Value, lines: &str, targets: &[Target], as_json: bool) -> io::Result<()> {
+pub(crate) fn print(mut figures: Value, lines: &str, targets: &[FigureTarget], as_json: bool) -> io::Result<()> {
     let mut out = io::stdout();
     if as_json {
         figures["debug_build"] = json!(cfg!(debug_assertions));
-        figures["targets"] = targets.iter().map(Target::json).collect();
+        figures["targets"] = targets.iter().map(FigureTarget::json).collect();
         return writeln!(out, "{figures}");
     }
     if cfg!(debug_assertions) {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use callgate::{Session, Stdio};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::BenchFailure;
 use crate::figures::median;
-use crate::sessions::Opener;
+use crate::sessions::BenchOpener;
 
 /// Works to measure, and how slow each may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
 /// [`PREPARE`] has filled.
@@ -64,17 +64,18 @@ END
 "#;
 
 /// Measures, and prints a line for each.
-pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Result<(), Failure> {
+pub(crate) async fn measure(opener: &BenchOpener<'_>, runs: u32, as_json: bool) -> Result<(), BenchFailure> {
     // What calls leave to end by itself comes back here.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let top = opener.scratch.path().to_owned();
     let (material, place) = (top.join("material"), top.join("place"));
     let made = std::fs::create_dir(&material).and_then(|()| std::fs::create_dir(&place));
-    made.map_err(Failure::io("make directories to work in"))?;
+    made.map_err(BenchFailure::io("make directories to work in"))?;
     let words = |script: &str, place: &Path| -> Vec<OsString> {
         vec!["/bin/sh".into(), "-c".into(), script.into(), "sh".into(), place.into(), material.clone().into()]
     };
-    outside(&words(PREPARE, &place)).ok_or_else(|| Failure::of("work on files", "the material could not be made"))?;
+    outside(&words(PREPARE, &place))
+        .ok_or_else(|| BenchFailure::of("work on files", "the material could not be made"))?;
     let session = opener.open().await?;
     let mut rows = Vec::new();
     for (which, (name, most, script)) in WORK.iter().enumerate() {
@@ -83,7 +84,7 @@ pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             for confined in if round % 2 == 0 { [true, false] } else { [false, true] } {
                 // Nothing is removed meanwhile: ext4 passes by the numbers of what was removed of late, one by one.
                 let fresh = place.join(format!("{which}-{round}-{confined}"));
-                std::fs::create_dir(&fresh).map_err(Failure::io("make a directory to work in"))?;
+                std::fs::create_dir(&fresh).map_err(BenchFailure::io("make a directory to work in"))?;
                 rustix::fs::sync();
                 let words = words(script, &fresh);
                 let took = if confined { inside(&session, &words).await? } else { outside(&words) };
@@ -99,17 +100,17 @@ pub(crate) async fn measure(opener: &Opener<'_>, runs: u32, as_json: bool) -> Re
             );
         } else {
             let line = format!("{name:<36} {ins:>7.3} s inside {outs:>7.3} s outside {:>6.2} × (≤ {most})", ins / outs);
-            writeln!(std::io::stdout(), "{line}").map_err(Failure::io("print it"))?;
+            writeln!(std::io::stdout(), "{line}").map_err(BenchFailure::io("print it"))?;
         }
     }
     if as_json {
-        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(Failure::io("print it"))?;
+        writeln!(std::io::stdout(), "{}", json!({ "files": rows })).map_err(BenchFailure::io("print it"))?;
     }
     Ok(())
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, Failure> {
-    let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration>, BenchFailure> {
+    let stdio = Stdio::null().map_err(BenchFailure::io("open /dev/null"))?;
     let started = Instant::now();
     let program = session.spawn(words, stdio).await?;
     let end = program.wait().await?;

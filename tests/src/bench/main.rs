@@ -21,28 +21,28 @@ use std::process::ExitCode;
 use callgate::{Launcher, StrengthChoice};
 use clap::{Parser, Subcommand, ValueEnum};
 
-use self::failure::Failure;
-use self::sessions::{Opener, Scratch, supervise, temporary};
+use self::failure::BenchFailure;
+use self::sessions::{BenchOpener, BenchScratch, supervise, temporary};
 
 /// Measure what callgate costs, in parts.
 #[derive(Debug, Parser)]
 #[command(name = "callgate-bench")]
-struct Arguments {
+struct BenchArguments {
     #[command(subcommand)]
-    subject: Subject,
+    subject: BenchSubject,
     /// How often each runs. Some run less often.
     #[arg(long, global = true, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Which strength to measure.
-    #[arg(long, global = true, value_enum, default_value_t = Strength::Best)]
-    strength: Strength,
+    #[arg(long, global = true, value_enum, default_value_t = BenchStrength::Best)]
+    strength: BenchStrength,
     /// Print one line of JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Subject {
+enum BenchSubject {
     /// `grep` and `glob` over a tree of 500 MB, compared with ripgrep (`rg`) if it is installed, ten times at most. The tree is made in
     /// TMPDIR, and removed.
     Search,
@@ -63,11 +63,11 @@ enum Subject {
     Recording,
     /// Play a part of one of these, in a process of its own.
     #[command(subcommand, hide = true)]
-    Play(Part),
+    Play(NetworkPart),
 }
 
 #[derive(Debug, Subcommand)]
-enum Part {
+enum NetworkPart {
     /// Open and close a file so often, and print the nanoseconds of one.
     Opens { file: PathBuf, count: u32 },
     /// Answer each number with as many bytes. Prints its port.
@@ -83,7 +83,7 @@ enum Part {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Strength {
+enum BenchStrength {
     /// Namespaces if the host has them.
     Best,
     /// Landlock and seccomp alone.
@@ -92,18 +92,18 @@ enum Strength {
     Namespaces,
 }
 
-impl From<Strength> for StrengthChoice {
-    fn from(strength: Strength) -> Self {
+impl From<BenchStrength> for StrengthChoice {
+    fn from(strength: BenchStrength) -> Self {
         match strength {
-            Strength::Best => Self::Best,
-            Strength::Landlock => Self::Landlock,
-            Strength::Namespaces => Self::Namespaces,
+            BenchStrength::Best => Self::Best,
+            BenchStrength::Landlock => Self::Landlock,
+            BenchStrength::Namespaces => Self::Namespaces,
         }
     }
 }
 
 fn main() -> ExitCode {
-    match measure(&Arguments::parse()) {
+    match measure(&BenchArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("callgate-bench: {failure}");
@@ -112,41 +112,44 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { subject, runs, json, .. } = arguments;
+fn measure(arguments: &BenchArguments) -> Result<(), BenchFailure> {
+    let BenchArguments { subject, runs, json, .. } = arguments;
     let (runs, json) = (*runs, *json);
-    if let Subject::Play(part) = subject {
+    if let BenchSubject::Play(part) = subject {
         return play(part);
     }
     // What is recorded lies where no session works.
     let records = temporary("callgate-records-")?;
-    let scratch = Scratch::make()?;
+    let scratch = BenchScratch::make()?;
     // Before the first event loop.
-    let peers = matches!(subject, Subject::Mcp).then(|| mcp::Peers::start(&scratch, records.path())).transpose()?;
+    let peers =
+        matches!(subject, BenchSubject::Mcp).then(|| mcp::Peers::start(&scratch, records.path())).transpose()?;
     let launcher = Launcher::fork()?;
     let second = launcher.clone();
     supervise(launcher, async |supervisor| {
-        let opener = Opener { supervisor: &supervisor, scratch: &scratch, strength: arguments.strength.into() };
+        let opener = BenchOpener { supervisor: &supervisor, scratch: &scratch, strength: arguments.strength.into() };
         let recorder = (second, records.path());
         match (subject, peers) {
-            (Subject::Search, _) => search::run(&opener, runs.min(10), json).await,
-            (Subject::Files, _) => files::measure(&opener, runs.min(5), json).await,
-            (Subject::Network, _) => network::measure(&opener, runs.min(9), json).await,
-            (Subject::Mcp, Some(peers)) => mcp::measure(&opener, recorder, peers, runs, json).await,
-            (Subject::Decisions, _) => decisions::measure(&opener, runs, json).await,
-            (Subject::Opens, _) => opens::measure(&opener, json).await,
-            (Subject::Recording, _) => record::measure(&opener, recorder, runs, json).await,
+            (BenchSubject::Search, _) => search::run(&opener, runs.min(10), json).await,
+            (BenchSubject::Files, _) => files::measure(&opener, runs.min(5), json).await,
+            (BenchSubject::Network, _) => network::measure(&opener, runs.min(9), json).await,
+            (BenchSubject::Mcp, Some(peers)) => mcp::measure(&opener, recorder, peers, runs, json).await,
+            (BenchSubject::Decisions, _) => decisions::measure(&opener, runs, json).await,
+            (BenchSubject::Opens, _) => opens::measure(&opener, json).await,
+            (BenchSubject::Recording, _) => record::measure(&opener, recorder, runs, json).await,
             // Neither comes here.
-            (Subject::Mcp, None) | (Subject::Play(_), _) => Ok(()),
+            (BenchSubject::Mcp, None) | (BenchSubject::Play(_), _) => Ok(()),
         }
     })
 }
 
-fn play(part: &Part) -> Result<(), Failure> {
+fn play(part: &NetworkPart) -> Result<(), BenchFailure> {
     match part {
-        Part::Opens { file, count } => opens::play(file, *count),
-        Part::Serve | Part::Relay { .. } | Part::Connects { .. } | Part::Bytes { .. } | Part::AtOnce { .. } => {
-            network::play(part)
-        }
+        NetworkPart::Opens { file, count } => opens::play(file, *count),
+        NetworkPart::Serve
+        | NetworkPart::Relay { .. }
+        | NetworkPart::Connects { .. }
+        | NetworkPart::Bytes { .. }
+        | NetworkPart::AtOnce { .. } => network::play(part),
     }
 }

@@ -22,9 +22,9 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::figures::{Figures, micros, settle};
-use crate::sessions::{FILE, Opener, Scratch, reads};
+use crate::failure::BenchFailure;
+use crate::figures::{MeasuredFigures, micros, settle};
+use crate::sessions::{BenchOpener, BenchScratch, FILE, reads};
 
 /// The floor.
 struct Echo(String);
@@ -56,34 +56,35 @@ fn echo(text: String) -> std::io::Result<()> {
 
 /// Both servers.
 pub(crate) struct Peers {
-    floor: Peer,
-    served: Peer,
+    floor: BenchPeer,
+    served: BenchPeer,
 }
 
 impl Peers {
     /// This process must have one thread, and no event loop yet.
-    pub(crate) fn start(scratch: &Scratch, records: &Path) -> Result<Self, Failure> {
-        Ok(Self { floor: Peer::echo(scratch)?, served: Peer::callgate(scratch, records)? })
+    pub(crate) fn start(scratch: &BenchScratch, records: &Path) -> Result<Self, BenchFailure> {
+        Ok(Self { floor: BenchPeer::echo(scratch)?, served: BenchPeer::callgate(scratch, records)? })
     }
 }
 
 /// A server, and a client of it that waits for each answer.
-struct Peer {
+struct BenchPeer {
     pid: Option<Pid>,
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
     last: u64,
 }
 
-impl Peer {
+impl BenchPeer {
     /// The floor.
-    fn echo(scratch: &Scratch) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(scratch.file()).map_err(Failure::io("read from the scratch directory"))?;
+    fn echo(scratch: &BenchScratch) -> Result<Self, BenchFailure> {
+        let text =
+            std::fs::read_to_string(scratch.file()).map_err(BenchFailure::io("read from the scratch directory"))?;
         Self::fork(move || echo(text))
     }
 
     /// `callgate mcp` in the scratch directory, recorded below `records`.
-    fn callgate(scratch: &Scratch, records: &Path) -> Result<Self, Failure> {
+    fn callgate(scratch: &BenchScratch, records: &Path) -> Result<Self, BenchFailure> {
         let (program, workspace) = (Binaries::of_this_build().callgate(), scratch.path().to_owned());
         let state = records.join("served");
         Self::fork(move || {
@@ -94,8 +95,8 @@ impl Peer {
         })
     }
 
-    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, Failure> {
-        let failed = || Failure::io("start a server to measure with");
+    fn fork(serve: impl FnOnce() -> std::io::Result<()>) -> Result<Self, BenchFailure> {
+        let failed = || BenchFailure::io("start a server to measure with");
         let ((input, to), (from, output)) = (std::io::pipe().map_err(failed())?, std::io::pipe().map_err(failed())?);
         match process::fork(OneThread::confirm().map_err(failed())?, 0).map_err(failed())? {
             Fork::Child => {
@@ -109,7 +110,7 @@ impl Peer {
         }
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), BenchFailure> {
         let about = json!({ "name": "bench", "version": env!("CARGO_PKG_VERSION") });
         self.request(
             "initialize",
@@ -118,7 +119,7 @@ impl Peer {
         self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
     }
 
-    fn read(&mut self) -> Result<(), Failure> {
+    fn read(&mut self) -> Result<(), BenchFailure> {
         let answer = self.request("tools/call", &json!({ "name": "read", "arguments": { "path": FILE } }))?;
         match answer["result"]["content"][0]["text"].as_str() {
             Some(text) if text.len() >= 4096 => Ok(()),
@@ -126,21 +127,21 @@ impl Peer {
         }
     }
 
-    fn say(&mut self, message: &Value) -> Result<(), Failure> {
+    fn say(&mut self, message: &Value) -> Result<(), BenchFailure> {
         let to = self.to.as_mut().ok_or_else(|| broken("it has ended".to_owned()))?;
-        writeln!(to, "{message}").map_err(Failure::io("write to a server"))
+        writeln!(to, "{message}").map_err(BenchFailure::io("write to a server"))
     }
 
-    fn request(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, BenchFailure> {
         self.last += 1;
         self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }))?;
         let mut line = String::new();
-        self.from.read_line(&mut line).map_err(Failure::io("read from a server"))?;
+        self.from.read_line(&mut line).map_err(BenchFailure::io("read from a server"))?;
         serde_json::from_str(&line).map_err(|error| broken(format!("it answered {line:?}: {error}")))
     }
 }
 
-impl Drop for Peer {
+impl Drop for BenchPeer {
     fn drop(&mut self) {
         // It ends with its input.
         drop(self.to.take());
@@ -157,12 +158,12 @@ fn stand_in(input: OwnedFd, output: OwnedFd) -> std::io::Result<()> {
 
 /// The three take turns.
 pub(crate) async fn measure(
-    opener: &Opener<'_>,
+    opener: &BenchOpener<'_>,
     (launcher, records): (Launcher, &Path),
     Peers { mut floor, mut served }: Peers,
     runs: u32,
     as_json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), BenchFailure> {
     let store = Store::at(&records.join("library"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let session = supervisor.open(opener.spec()).await?;
@@ -185,15 +186,16 @@ pub(crate) async fn measure(
             }
         }
     }
-    print(&samples.map(|samples| Figures::of(&samples)), runs, as_json).map_err(Failure::io("print the figures"))
+    print(&samples.map(|samples| MeasuredFigures::of(&samples)), runs, as_json)
+        .map_err(BenchFailure::io("print the figures"))
 }
 
-fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> std::io::Result<()> {
+fn print([library, served, floor]: &[MeasuredFigures; 3], runs: u32, as_json: bool) -> std::io::Result<()> {
     let to_floor = micros(served.median) / micros(floor.median);
     let to_both = micros(served.median) / (micros(floor.median) + micros(library.median));
     let mut out = std::io::stdout();
     if as_json {
-        let figures = |of: &Figures| json!({ "median_us": micros(of.median), "p99_us": micros(of.p99) });
+        let figures = |of: &MeasuredFigures| json!({ "median_us": micros(of.median), "p99_us": micros(of.p99) });
         let figures = json!({
             "runs": runs, "debug_build": cfg!(debug_assertions),
             "library": figures(library), "mcp": figures(served), "echo": figures(floor),
@@ -212,6 +214,6 @@ fn print([library, served, floor]: &[Figures; 3], runs: u32, as_json: bool) -> s
     writeln!(out, "mcp / floor: {to_floor:.2}; mcp / (library + floor): {to_both:.2}; {runs} runs of each, in turns")
 }
 
-fn broken(reason: String) -> Failure {
-    Failure::of("a server", reason)
+fn broken(reason: String) -> BenchFailure {
+    BenchFailure::of("a server", reason)
 }

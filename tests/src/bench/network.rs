@@ -19,10 +19,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::Part;
-use crate::failure::Failure;
+use crate::NetworkPart;
+use crate::failure::BenchFailure;
 use crate::figures::median;
-use crate::sessions::{Opener, open_many_files};
+use crate::sessions::{BenchOpener, open_many_files};
 
 /// Connections one after the other, in one sample.
 const CONNECTS: u32 = 500;
@@ -36,18 +36,18 @@ const AT_ONCE: u32 = 2000;
 const BUFFER: usize = 256 * 1024;
 
 /// Plays a part of this benchmark, in a process of its own.
-pub(crate) fn play(part: &Part) -> Result<(), Failure> {
+pub(crate) fn play(part: &NetworkPart) -> Result<(), BenchFailure> {
     open_many_files()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let played = match *part {
-        Part::Serve => runtime.block_on(listen(serve)),
-        Part::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
-        Part::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
-        Part::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
-        Part::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
-        Part::Opens { .. } => Ok(()),
+        NetworkPart::Serve => runtime.block_on(listen(serve)),
+        NetworkPart::Relay { to } => runtime.block_on(listen(move |client| relay(client, to))),
+        NetworkPart::Connects { to, count } => runtime.block_on(connects(to, count)).and_then(print),
+        NetworkPart::Bytes { to, bytes } => runtime.block_on(receive(to, bytes)).and_then(print),
+        NetworkPart::AtOnce { to, count } => runtime.block_on(at_once(to, count)).and_then(print),
+        NetworkPart::Opens { .. } => Ok(()),
     };
-    played.map_err(Failure::io("play a part of the benchmark"))
+    played.map_err(BenchFailure::io("play a part of the benchmark"))
 }
 
 fn print(figure: f64) -> std::io::Result<()> {
@@ -141,24 +141,24 @@ async fn at_once(to: u16, count: u32) -> std::io::Result<f64> {
 }
 
 /// A server or a relay. It ends with this.
-struct Standing(Child, u16);
+struct StandingServer(Child, u16);
 
-impl Standing {
-    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, Failure> {
-        let failed = Failure::io("start a server to measure with");
+impl StandingServer {
+    fn start(program: &std::path::Path, words: &[&str]) -> Result<Self, BenchFailure> {
+        let failed = BenchFailure::io("start a server to measure with");
         let mut command = Command::new(program);
         command.arg("play").args(words).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(Failure::io("read a server's port"))?;
+            BufReader::new(output).read_line(&mut line).map_err(BenchFailure::io("read a server's port"))?;
         }
         let standing = Self(child, line.trim().trim_end_matches(".0").parse().unwrap_or(0));
         if standing.1 == 0 { Err(broken(format!("a server printed `{line}`"))) } else { Ok(standing) }
     }
 }
 
-impl Drop for Standing {
+impl Drop for StandingServer {
     fn drop(&mut self) {
         // It may have ended.
         let _ended: std::io::Result<()> = self.0.kill();
@@ -173,7 +173,7 @@ enum Way<'a> {
 }
 
 impl Way<'_> {
-    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, Failure> {
+    async fn figure(&self, program: &std::path::Path, what: &str, count: u64) -> Result<f64, BenchFailure> {
         let (Self::Outside(port) | Self::Inside(_, port)) = self;
         let words: Vec<OsString> =
             vec![program.into(), "play".into(), what.into(), port.to_string().into(), count.to_string().into()];
@@ -185,30 +185,30 @@ impl Way<'_> {
     }
 }
 
-async fn inside(session: &Session, words: &[OsString]) -> Result<String, Failure> {
-    let (mut reader, writer) = std::io::pipe().map_err(Failure::io("make a pipe"))?;
-    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(Failure::io("open /dev/null"));
+async fn inside(session: &Session, words: &[OsString]) -> Result<String, BenchFailure> {
+    let (mut reader, writer) = std::io::pipe().map_err(BenchFailure::io("make a pipe"))?;
+    let null = |file: &mut std::fs::OpenOptions| file.open("/dev/null").map_err(BenchFailure::io("open /dev/null"));
     let input = null(std::fs::File::options().read(true))?;
     let error = std::io::stderr();
     let error = rustix::io::dup(&error)?;
     let program = session.spawn(words, Stdio::new(input.into(), writer.into(), error)).await?;
     program.wait().await?;
     let mut text = String::new();
-    reader.read_to_string(&mut text).map_err(Failure::io("read what the client printed"))?;
+    reader.read_to_string(&mut text).map_err(BenchFailure::io("read what the client printed"))?;
     Ok(text)
 }
 
-fn outside(words: &[OsString]) -> Result<String, Failure> {
+fn outside(words: &[OsString]) -> Result<String, BenchFailure> {
     let [program, arguments @ ..] = words else { return Ok(String::new()) };
-    let output = Command::new(program).args(arguments).output().map_err(Failure::io("start the client"))?;
+    let output = Command::new(program).args(arguments).output().map_err(BenchFailure::io("start the client"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Measures, and prints a line for each way.
-pub(crate) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> Result<(), Failure> {
+pub(crate) async fn measure(opener: &BenchOpener<'_>, rounds: u32, as_json: bool) -> Result<(), BenchFailure> {
     let program = opener.scratch.program();
-    let server = Standing::start(program, &["serve"])?;
-    let relay = Standing::start(program, &["relay", &server.1.to_string()])?;
+    let server = StandingServer::start(program, &["serve"])?;
+    let relay = StandingServer::start(program, &["relay", &server.1.to_string()])?;
     let mut spec = opener.spec();
     let granted = HostPattern::parse(&format!("127.0.0.1:{}", server.1)).map_err(|error| broken(error.to_string()))?;
     let net = NetRequirement { hosts: vec![granted] };
@@ -267,12 +267,12 @@ pub(crate) async fn measure(opener: &Opener<'_>, rounds: u32, as_json: bool) -> 
             speeds[2] / speeds[1],
         )
     };
-    printed.map_err(Failure::io("print it"))
+    printed.map_err(BenchFailure::io("print it"))
 }
 
 /// The most memory that an egress of ours has used so far (proc_pid_status(5)).
-fn egress_peak_kib() -> Result<u64, Failure> {
-    let all = std::fs::read_dir("/proc").map_err(Failure::io("look at the session's processes"))?;
+fn egress_peak_kib() -> Result<u64, BenchFailure> {
+    let all = std::fs::read_dir("/proc").map_err(BenchFailure::io("look at the session's processes"))?;
     let ours = |pid: u32| successors(Some(pid), |pid| parent_of(*pid)).any(|pid| pid == std::process::id());
     let peaks = all.flatten().filter_map(|process| {
         let pid = process.file_name().to_str()?.parse().ok()?;
@@ -284,6 +284,6 @@ fn egress_peak_kib() -> Result<u64, Failure> {
     peaks.max().ok_or_else(|| broken("egress was not found".to_owned()))
 }
 
-fn broken(reason: String) -> Failure {
-    Failure::of("the network", reason)
+fn broken(reason: String) -> BenchFailure {
+    BenchFailure::of("the network", reason)
 }

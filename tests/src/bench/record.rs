@@ -7,9 +7,9 @@ use callgate::{Launcher, Store, Supervisor};
 use rusqlite::{Connection, params};
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::figures::{Figures, Target, micros, print, settle};
-use crate::sessions::{AT_ONCE, Opener, at_once, reads};
+use crate::failure::BenchFailure;
+use crate::figures::{FigureTarget, MeasuredFigures, micros, print, settle};
+use crate::sessions::{AT_ONCE, BenchOpener, at_once, reads};
 
 /// Calls of many sessions together, for each run.
 const CALLS_PER_RUN: u32 = 10;
@@ -19,11 +19,11 @@ const WRITTEN: usize = 1024;
 /// A `read` in a session that is not recorded and in one that is, and the floor: inserting a row of 1 kB and updating it, each
 /// alone, in a database with the same settings. The three take turns. Measures, and prints.
 pub(crate) async fn measure(
-    opener: &Opener<'_>,
+    opener: &BenchOpener<'_>,
     (launcher, place): (Launcher, &Path),
     runs: u32,
     as_json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), BenchFailure> {
     let store = Store::at(&place.join("store"))?;
     let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let plain = opener.open().await?;
@@ -48,7 +48,7 @@ pub(crate) async fn measure(
             samples.iter_mut().zip(took).for_each(|(samples, took)| samples.push(took));
         }
     }
-    let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples));
+    let [plain, recorded, floor] = samples.map(|samples| MeasuredFigures::of(&samples));
     let calls = runs.saturating_mul(CALLS_PER_RUN);
     let (many, many_recorded) =
         (at_once(opener.supervisor, opener, calls).await?, at_once(&supervisor, opener, calls).await?);
@@ -62,13 +62,13 @@ pub(crate) async fn measure(
          {floor:.0} µs\n\
          reads per second of {AT_ONCE} sessions at once: {many:.0}, and {many_recorded:.0} where they are recorded\n"
     );
-    let added = Target {
+    let added = FigureTarget {
         what: "recording a read / two writes of 1 kB",
         at_most: 3.0,
         measured: (recorded - plain).max(0.0) / floor,
         unit: "×",
     };
-    print(figures, &lines, &[added], as_json).map_err(Failure::io("print the figures"))
+    print(figures, &lines, &[added], as_json).map_err(BenchFailure::io("print the figures"))
 }
 
 struct Floor(Connection);

@@ -8,9 +8,9 @@ use callgate::Session;
 use callgate_tests::Dice;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::figures::{Figures, order};
-use crate::sessions::{Opener, strength};
+use crate::failure::BenchFailure;
+use crate::figures::{MeasuredFigures, order};
+use crate::sessions::{BenchOpener, strength};
 
 /// The tree: so many files in so many directories, 500 MB of lines as sources have them.
 const FILES: usize = 40_000;
@@ -51,21 +51,21 @@ fn comparisons() -> Vec<Comparison> {
 }
 
 /// Result of one comparison, medians.
-struct Found {
+struct SearchComparison {
     name: &'static str,
     call: Duration,
     /// `None` where ripgrep is not installed.
     ripgrep: Option<Duration>,
 }
 
-impl Found {
+impl SearchComparison {
     fn ratio(&self) -> Option<f64> {
         self.ripgrep.map(|ripgrep| self.call.as_secs_f64() / ripgrep.as_secs_f64())
     }
 }
 
 /// Makes the tree, measures, prints.
-pub(crate) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(opener: &BenchOpener<'_>, runs: u32, json: bool) -> Result<(), BenchFailure> {
     let bytes = make_tree(opener.scratch.path())?;
     let session = opener.open().await?;
     let ripgrep = on_path("rg");
@@ -84,24 +84,24 @@ pub(crate) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<()
             }
         }
     }
-    let median = |times: &[Duration]| (!times.is_empty()).then(|| Figures::of(times).median);
-    let found: Vec<Found> = comparisons
+    let median = |times: &[Duration]| (!times.is_empty()).then(|| MeasuredFigures::of(times).median);
+    let found: Vec<SearchComparison> = comparisons
         .iter()
         .zip(&samples)
-        .map(|(comparison, (calls, others))| Found {
+        .map(|(comparison, (calls, others))| SearchComparison {
             name: comparison.name,
             call: median(calls).unwrap_or_default(),
             ripgrep: median(others),
         })
         .collect();
-    print(&found, bytes, runs, strength(&session), json).map_err(Failure::io("print the figures"))
+    print(&found, bytes, runs, strength(&session), json).map_err(BenchFailure::io("print the figures"))
 }
 
-async fn call(session: &Session, comparison: &Comparison) -> Result<Duration, Failure> {
+async fn call(session: &Session, comparison: &Comparison) -> Result<Duration, BenchFailure> {
     let started = Instant::now();
     let envelope = session.call(comparison.tool, comparison.arguments.clone()).await;
     let took = started.elapsed();
-    let failed = |reason| Failure::of(comparison.name, reason);
+    let failed = |reason| BenchFailure::of(comparison.name, reason);
     let data = envelope.data.ok_or_else(|| failed(envelope.error_text.unwrap_or_default()))?;
     let list = data.get("matches").or_else(|| data.get("paths")).and_then(Value::as_array).map_or(0, Vec::len);
     if list > 0 { Ok(took) } else { Err(failed("it found nothing".to_owned())) }
@@ -115,7 +115,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
-fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, Failure> {
+fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, BenchFailure> {
     let started = Instant::now();
     let output = std::process::Command::new(ripgrep)
         .args(["--no-config", "--no-require-git", "--no-ignore-global"])
@@ -123,17 +123,17 @@ fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Durat
         .current_dir(tree)
         .stdin(std::process::Stdio::null())
         .output()
-        .map_err(Failure::io("start ripgrep"))?;
+        .map_err(BenchFailure::io("start ripgrep"))?;
     let took = started.elapsed();
     if output.status.success() && !output.stdout.is_empty() {
         return Ok(took);
     }
     let reason = format!("ripgrep ended with {} and found nothing", output.status);
-    Err(Failure::of(comparison.name, reason))
+    Err(BenchFailure::of(comparison.name, reason))
 }
 
 /// Fills the directory with text that looks like sources to a search: words, calls, short lines. Gives its size in bytes.
-fn make_tree(top: &Path) -> Result<u64, Failure> {
+fn make_tree(top: &Path) -> Result<u64, BenchFailure> {
     const WORDS: [&str; 24] = [
         "let", "value", "return", "static", "buffer", "length", "index", "self", "match", "error", "result", "config",
         "request", "handler", "parse", "token", "stream", "writer", "offset", "count", "option", "string", "state",
@@ -143,7 +143,7 @@ fn make_tree(top: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for directory in 0..DIRECTORIES {
         let path = top.join(format!("crate_{}/module_{directory}", directory % 40));
-        std::fs::create_dir_all(&path).map_err(Failure::io("make a directory of the tree"))?;
+        std::fs::create_dir_all(&path).map_err(BenchFailure::io("make a directory of the tree"))?;
         for file in 0..FILES / DIRECTORIES {
             let number = directory * (FILES / DIRECTORIES) + file;
             let mut text = String::with_capacity(FILE_BYTES + 200);
@@ -162,13 +162,13 @@ fn make_tree(top: &Path) -> Result<u64, Failure> {
             }
             bytes += text.len() as u64;
             std::fs::write(path.join(format!("file_{}.rs", number % 100)), text)
-                .map_err(Failure::io("write a file of the tree"))?;
+                .map_err(BenchFailure::io("write a file of the tree"))?;
         }
     }
     Ok(bytes)
 }
 
-fn print(found: &[Found], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
+fn print(found: &[SearchComparison], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
     if json {

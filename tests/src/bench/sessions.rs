@@ -15,7 +15,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::failure::Failure;
+use crate::failure::BenchFailure;
 
 /// How long threads may take that still read or write when all else is over.
 const STUCK: Duration = Duration::from_secs(5);
@@ -26,8 +26,8 @@ const READY: Duration = Duration::from_millis(50);
 /// thread. Returns when nothing is left of the sessions.
 pub(crate) fn supervise<T>(
     launcher: Launcher,
-    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(Supervisor) -> Result<T, BenchFailure>,
+) -> Result<T, BenchFailure> {
     callgate::close_process()?;
     let supervisor = Supervisor::builder().launcher(launcher.clone()).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,7 +39,7 @@ pub(crate) fn supervise<T>(
 }
 
 /// The directory that a benchmark works in. It is removed when this is dropped.
-pub(crate) struct Scratch {
+pub(crate) struct BenchScratch {
     directory: TempDir,
     program: PathBuf,
 }
@@ -47,12 +47,13 @@ pub(crate) struct Scratch {
 /// File that is read: 4 KiB of text.
 pub(crate) const FILE: &str = "notes.txt";
 
-impl Scratch {
-    pub(crate) fn make() -> Result<Self, Failure> {
+impl BenchScratch {
+    pub(crate) fn make() -> Result<Self, BenchFailure> {
         let directory = temporary("callgate-scratch-")?;
         let scratch = Self { directory, program: std::env::current_exe()? };
         let line = "sixty-three characters of text, so that sixty-four lines are 4K\n";
-        std::fs::write(scratch.file(), line.repeat(64)).map_err(Failure::io("write into the scratch directory"))?;
+        std::fs::write(scratch.file(), line.repeat(64))
+            .map_err(BenchFailure::io("write into the scratch directory"))?;
         Ok(scratch)
     }
 
@@ -71,18 +72,18 @@ impl Scratch {
 }
 
 /// A directory for temporary files.
-pub(crate) fn temporary(prefix: &str) -> Result<TempDir, Failure> {
-    tempfile::Builder::new().prefix(prefix).tempdir().map_err(Failure::io("make a directory for temporary files"))
+pub(crate) fn temporary(prefix: &str) -> Result<TempDir, BenchFailure> {
+    tempfile::Builder::new().prefix(prefix).tempdir().map_err(BenchFailure::io("make a directory for temporary files"))
 }
 
 /// Opens sessions for the scratch directory, all alike.
-pub(crate) struct Opener<'a> {
+pub(crate) struct BenchOpener<'a> {
     pub(crate) supervisor: &'a Supervisor,
-    pub(crate) scratch: &'a Scratch,
+    pub(crate) scratch: &'a BenchScratch,
     pub(crate) strength: StrengthChoice,
 }
 
-impl Opener<'_> {
+impl BenchOpener<'_> {
     /// Specification with what `callgate run` asks for, and this binary to read: it is its own helper inside.
     pub(crate) fn spec(&self) -> SessionSpec {
         let mut spec = SessionSpec::developer(self.scratch.path()).strength(self.strength).mode(Mode::Yolo);
@@ -93,7 +94,7 @@ impl Opener<'_> {
     }
 
     /// Opens one, and gives its processes the time to stand ready.
-    pub(crate) async fn open(&self) -> Result<Session, Failure> {
+    pub(crate) async fn open(&self) -> Result<Session, BenchFailure> {
         let session = self.supervisor.open(self.spec()).await?;
         tokio::time::sleep(READY).await;
         Ok(session)
@@ -109,16 +110,16 @@ pub(crate) fn strength(session: &Session) -> &'static str {
 }
 
 /// Raises the limit of open files.
-pub(crate) fn open_many_files() -> Result<(), Failure> {
+pub(crate) fn open_many_files() -> Result<(), BenchFailure> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     Ok(rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
 
-pub(crate) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {
+pub(crate) async fn reads(session: &Session, calls: u32) -> Result<(), BenchFailure> {
     for _ in 0..calls {
         let envelope = session.call("read", json!({ "path": FILE })).await;
         if envelope.kind == Outcome::Error {
-            return Err(Failure::of("read", envelope.error_text.unwrap_or_default()));
+            return Err(BenchFailure::of("read", envelope.error_text.unwrap_or_default()));
         }
     }
     Ok(())
@@ -128,7 +129,11 @@ pub(crate) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> 
 pub(crate) const AT_ONCE: u32 = 50;
 
 /// Reads per second of many sessions at once, a caller each.
-pub(crate) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls: u32) -> Result<f64, Failure> {
+pub(crate) async fn at_once(
+    supervisor: &Supervisor,
+    opener: &BenchOpener<'_>,
+    calls: u32,
+) -> Result<f64, BenchFailure> {
     let each = (calls / AT_ONCE).max(2);
     let mut sessions = Vec::new();
     for _ in 0..AT_ONCE {
