@@ -17,7 +17,7 @@ use callgate_policy::rules::{Rule, RuleScope, RuleSet, RuleSource};
 
 use super::family::Reared;
 use super::lineage::Lineage;
-use super::open::{bounds, effective};
+use super::opening::{OpenedBy, bounds, effective};
 use super::rules::rules;
 use super::sources::{Inherited, has_skills};
 use super::written::{chosen_by_calls, replaced_by_calls};
@@ -254,7 +254,7 @@ impl Opening {
     pub(crate) async fn open(self, reared: &Mutex<Reared>) -> Result<Arc<Session>, OpenError> {
         let Self { spec, lineage, rules } = self;
         let supervisor = lineage.supervisor.clone();
-        let child = Arc::new(Box::pin(supervisor.open_with(spec, None, Some(lineage))).await?);
+        let child = Arc::new(Box::pin(supervisor.open_for(spec, OpenedBy::Parent(Box::new(lineage)))).await?);
         let missed = {
             let mut reared = reared.lock().unwrap_or_else(PoisonError::into_inner);
             reared.live.retain(|child| child.strong_count() > 0);

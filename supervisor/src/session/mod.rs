@@ -1,16 +1,13 @@
 //! A confined place for one agent's calls.
 
 mod abort;
-mod barred;
-mod believed;
 mod child;
 mod endpoint;
 mod family;
 mod lineage;
 mod notebook;
-mod open;
+mod opening;
 mod part;
-mod policy_files;
 mod rules;
 mod sandbox;
 mod sources;
@@ -25,6 +22,7 @@ pub use family::{AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService
 pub(crate) use family::{Family, InFlight, Places, Queue, Reared, Rearing};
 pub(crate) use lineage::Lineage;
 pub(crate) use notebook::Notebook;
+pub(crate) use opening::OpenedBy;
 pub(crate) use sandbox::Sandbox;
 pub use sources::Coercion;
 pub(crate) use sources::Tools;

@@ -16,7 +16,7 @@ use callgate_policy::plan::{
 };
 
 use super::Session;
-use super::barred::Barred;
+use super::opening::Barred;
 use super::sources::{leads_out, part};
 use super::written::real_path;
 use crate::causes::with_causes;

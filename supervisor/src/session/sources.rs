@@ -10,7 +10,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::tool::Surface;
 use callgate_policy::variable::Variables;
 
-use super::barred::Barred;
+use super::opening::Barred;
 use super::written::{real_path, rewritten, settle};
 use crate::causes::with_causes;
 use crate::facts::Search;

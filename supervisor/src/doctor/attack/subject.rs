@@ -18,7 +18,7 @@ use super::field::Field;
 use super::table::{NetworkGrants, TableAct};
 use crate::confine::Stdio;
 use crate::open_error::OpenError;
-use crate::session::{Session, SessionSpec};
+use crate::session::{OpenedBy, Session, SessionSpec};
 use crate::supervisor::Supervisor;
 
 /// How long one attempt may take: a sandbox that starts a virtual machine for it fits in, and one that hangs is told.
@@ -69,7 +69,7 @@ impl AttackSubject {
     ) -> Result<Self, OpenError> {
         #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
         let ablation = Ablation::without(lacking.iter().copied());
-        let session = supervisor.open_ablated(spec(field, strength, grants), ablation).await?;
+        let session = supervisor.open_for(spec(field, strength, grants), OpenedBy::Probe(ablation)).await?;
         Ok(Self::Ablated(session))
     }
 

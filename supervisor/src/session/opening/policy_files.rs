@@ -11,7 +11,7 @@ use callgate_policy::profile::Profile;
 use callgate_worker::way::{FollowedPath, is_the_systems};
 use rustix::fs::FileType;
 
-use super::SessionSpec;
+use super::super::SessionSpec;
 use crate::gate::WatchdogProgram;
 use crate::place::Changeable;
 

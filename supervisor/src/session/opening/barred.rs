@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 
-use super::written::Writes;
+use super::super::written::Writes;
 use crate::home::Homes;
 use crate::host;
 use crate::open_error::OpenError;
@@ -16,19 +16,19 @@ use crate::store::{self, Store, StoreError};
 
 /// Places that no session reaches, by whatever name.
 #[derive(Clone, Copy)]
-pub(super) struct Barred<'a> {
+pub(in crate::session) struct Barred<'a> {
     /// Somebody insists on a home directory.
-    pub(super) allow_home: bool,
+    pub(in crate::session) allow_home: bool,
     /// Where the user declares tools.
-    pub(super) user_tools: Option<&'a Path>,
+    pub(in crate::session) user_tools: Option<&'a Path>,
     /// The supervisor's own.
-    pub(super) store: Option<&'a Store>,
+    pub(in crate::session) store: Option<&'a Store>,
 }
 
 impl Barred<'_> {
     /// Refuses grants that reach a home directory, whose keys are not granted by the way; what sessions keep; and what is believed of
     /// the user without being asked about.
-    pub(super) fn refuse(&self, effective: &EffectiveSet) -> Result<(), OpenError> {
+    pub(in crate::session) fn refuse(&self, effective: &EffectiveSet) -> Result<(), OpenError> {
         if let Some((tree, why)) = Homes::find().granted(effective).filter(|_| !self.allow_home) {
             return Err(OpenError::Home { act: format!("grant all of {tree}"), why: why.to_string() });
         }
@@ -40,7 +40,7 @@ impl Barred<'_> {
 
 /// Refuses a session that may write where somebody declares tools, or says whom they trust: that counts without being asked about.
 /// In that directory or, where it is not protected by the name that the session has for it, in one above.
-pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
+pub(in crate::session) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
     let written = effective.rights().write().iter().map(|(region, _)| region.literal_prefix());
     // Whoever runs this may work in somebody else's home.
     for granted in written {
