@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::Failure;
+use crate::failure::{ErrorCode, Failure};
 use crate::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -343,6 +343,29 @@ pub enum Layer {
     Rule,
     /// A person, or that there is none to ask (S0-57, S0-59).
     Person,
+}
+
+impl Layer {
+    /// Kind of error of its denials (X1-25).
+    #[must_use]
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Self::Schema => ErrorCode::InputInvalid,
+            Self::Limit => ErrorCode::LimitExceeded,
+            Self::Person => ErrorCode::ApprovalDenied,
+            Self::Host => ErrorCode::HostRefused,
+            Self::Capability | Self::Watchdog | Self::Sandbox | Self::Rule => ErrorCode::Forbidden,
+        }
+    }
+
+    /// True if it refused this call for what it is about, so that one about another host may pass.
+    #[must_use]
+    pub fn is_of_the_call(self) -> bool {
+        match self {
+            Self::Capability | Self::Rule | Self::Sandbox => true,
+            Self::Schema | Self::Watchdog | Self::Limit | Self::Host | Self::Person => false,
+        }
+    }
 }
 
 /// Reason why a call did not go through, and the smallest change that would let it.

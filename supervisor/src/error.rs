@@ -1,6 +1,6 @@
 //! Reasons why a call gave no result.
 
-use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::envelope::Denial;
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::plan::compile::PlanError;
 
@@ -106,7 +106,7 @@ impl CallError {
             Self::LeftOut { .. } | Self::Inactive(_) => ErrorCode::ToolNotActive,
             Self::Deferred { .. } => ErrorCode::SchemaNotLoaded,
             Self::Arguments(_) => ErrorCode::InputInvalid,
-            Self::Denied(denial) => denial_code(denial),
+            Self::Denied(denial) => denial.layer.code(),
             Self::Halted { .. } => ErrorCode::HeadlessInteractionRequired,
             Self::NotRecorded(_) => ErrorCode::NotRecorded,
             Self::Plan(_) => ErrorCode::PlanInvalid,
@@ -118,17 +118,6 @@ impl CallError {
             Self::Told { code, .. } => *code,
             Self::Tool(_) => ErrorCode::ToolExecutionFailed,
         }
-    }
-}
-
-/// Kind of error of a denial.
-pub(crate) fn denial_code(denial: &Denial) -> ErrorCode {
-    match denial.layer {
-        Layer::Schema => ErrorCode::InputInvalid,
-        Layer::Limit => ErrorCode::LimitExceeded,
-        Layer::Person => ErrorCode::ApprovalDenied,
-        Layer::Host => ErrorCode::HostRefused,
-        Layer::Capability | Layer::Watchdog | Layer::Sandbox | Layer::Rule | _ => ErrorCode::Forbidden,
     }
 }
 

@@ -78,10 +78,7 @@ pub(super) async fn run_program(
     };
     let agents = OfAgent { turn, endpoint };
     let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
-    // What it says besides is not counted: it is a session's own program, which prints as much as it wants to.
-    let mut bounds = child.sandbox.bounds;
-    bounds.output = u64::MAX;
-    let mut program = Running::of(program, outputs, (bounds, FOREVER));
+    let mut program = Running::of(program, outputs, (child.sandbox.bounds, FOREVER));
     let mut heard = AgentOutput::default();
     // It is served for as long as it runs, and its calls end with it.
     let mut served = served;

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::error::{denial_of, error_text, failure, timed_out};
 use crate::error::CallError;
-use crate::error::denial_code;
 use crate::gate::Known;
 use crate::registry::Tool;
 use crate::session::Session;
@@ -78,7 +77,7 @@ impl Session {
                     None => ResultEnvelope::output(done.data, metadata),
                     Some(denial) => {
                         let error_text = ended_text(&denial, done.data.as_str().unwrap_or_default());
-                        metadata.error = Some(failure(denial_code(&denial), runs));
+                        metadata.error = Some(failure(denial.layer.code(), runs));
                         metadata.denial = Some(denial);
                         ResultEnvelope::error(error_text, metadata)
                     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use callgate_policy::envelope::Layer;
 use callgate_policy::failure::ErrorCode;
 
 use super::error::error_text;
@@ -104,7 +103,7 @@ impl ProviderSearch {
 /// True if another provider may do better.
 fn is_of_this_host(error: &CallError) -> bool {
     match error {
-        CallError::Denied(denial) => matches!(denial.layer, Layer::Capability | Layer::Rule | Layer::Sandbox),
+        CallError::Denied(denial) => denial.layer.is_of_the_call(),
         CallError::Told { .. } | CallError::Tool(_) => true,
         CallError::Confine(error) => matches!(error, ConfineError::TimedOut(_)),
         CallError::UnknownTool { .. }

@@ -62,8 +62,8 @@ impl Listener for () {
 pub(crate) struct Running {
     program: Arc<Program>,
     outputs: [Option<ProgramOutput>; 2],
-    /// True if its output is counted: the host hears it.
-    is_heard: bool,
+    /// Most bytes that it may print, if that is counted.
+    most: Option<u64>,
     /// All bytes that came.
     seen: u64,
     bounds: Bounds,
@@ -95,17 +95,18 @@ impl Running {
     ) -> Result<Self, ConfineError> {
         let (bounds, timeout) = (plan.bounds, plan.timeout);
         let program = opened.program(plan, (streams.stdio, None), turn).await?;
-        Ok(Self::of(program, streams.outputs, (bounds, timeout)))
+        // Elsewhere nobody counts.
+        let most = streams.outputs.iter().any(Option::is_some).then_some(bounds.output);
+        Ok(Self { most, ..Self::of(program, streams.outputs, (bounds, timeout)) })
     }
 
-    /// One that was started elsewhere, with the host's ends of what it prints to.
+    /// One that was started elsewhere, with the host's ends of what it prints to, which may be as much as it wants to.
     pub(crate) fn of(
         program: Program,
         outputs: [Option<ProgramOutput>; 2],
         (bounds, timeout): (Bounds, Duration),
     ) -> Self {
-        let is_heard = outputs.iter().any(Option::is_some);
-        Self { program: Arc::new(program), outputs, is_heard, seen: 0, bounds, timeout, began: Instant::now() }
+        Self { program: Arc::new(program), outputs, most: None, seen: 0, bounds, timeout, began: Instant::now() }
     }
 
     /// Steps that confined it, each confirmed before its first instruction.
@@ -146,7 +147,7 @@ impl Running {
         feed: impl Future<Output = ()>,
         mut orders: Orders,
     ) -> Result<ProgramEnd, ConfineError> {
-        let Self { program, outputs: [out, err], seen, bounds, timeout, .. } = self;
+        let Self { program, outputs: [out, err], seen, most, timeout, .. } = self;
         let buffer = |output: &Option<ProgramOutput>| vec![0; if output.is_some() { PIECE } else { 0 }];
         let (mut of_out, mut of_err) = (buffer(out), buffer(err));
         let mut take = |stream: ProgramStream, piece: &[u8], listener: &mut _| {
@@ -155,7 +156,7 @@ impl Running {
             }
             *seen += piece.len() as u64;
             Listener::hear(listener, stream, piece);
-            *seen > bounds.output || Listener::has_enough(listener)
+            most.is_some_and(|most| *seen > most) || Listener::has_enough(listener)
         };
         let mut patience = Patience::with(*timeout);
         let mut ended = std::pin::pin!(program.wait());
@@ -206,7 +207,7 @@ impl Running {
     /// Meaning of its end.
     fn ended(&self, end: ProgramEnd) -> ProgramEnded {
         let Self { bounds, timeout, .. } = self;
-        let seen = self.is_heard.then_some(self.seen);
+        let seen = self.most.map(|_| self.seen);
         let timeout = (*timeout < FOREVER).then(|| limits::ms(*timeout));
         let changes = self.program.changes();
         let hit = limits::ended_for(bounds, &end, seen);
