@@ -17,7 +17,7 @@
 //! use callgate_policy::limit::Bounds;
 //! use callgate_policy::manifest::{Format, Manifest};
 //! use callgate_policy::path::normalize;
-//! use callgate_policy::plan::{Calls, Identity, PrivateDir, PrivateKind, Strength, Work, compile};
+//! use callgate_policy::plan::{CallWork, Calls, Identity, PrivateDir, PrivateKind, Strength, compile};
 //! use callgate_policy::variable::Variables;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,7 +55,7 @@
 //!
 //! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
 //! let grant = effective.check(&CallNeeds { read: vec![path.clone()], ..CallNeeds::default() }).map_err(|d| d.reason)?;
-//! let work = Work::Tool { name: "read".into(), paths: vec![path.clone()], limit: 200 * 1024 };
+//! let work = CallWork::Tool { name: "read".into(), paths: vec![path.clone()], limit: 200 * 1024 };
 //! let spec = compile::CallSpec { work, bounds, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
 //! assert_eq!(call.rules.own().len(), 1);
