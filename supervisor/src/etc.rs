@@ -5,7 +5,7 @@
 //! under the walk but by root's hand.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -31,13 +31,13 @@ pub(crate) fn readable() -> Vec<Readable> {
 const ETC: &str = "/etc";
 
 fn readable_in(top: OwnedFd) -> Vec<Readable> {
-    walked(&top, ETC, Rule::Etc)
+    walked(top, ETC, Rule::Etc)
 }
 
 /// Finds the parts of `/usr` and `/opt` that are readable. A tree that is not as it should be is not: that only takes rights away.
 pub(crate) fn shared() -> Vec<Readable> {
     let trees = TREES.into_iter().filter_map(|tree| Some((tree, open(CWD, OsStr::new(tree))?)));
-    trees.flat_map(|(tree, top)| walked(&top, tree, Rule::Shared)).collect()
+    trees.flat_map(|(tree, top)| walked(top, tree, Rule::Shared)).collect()
 }
 
 /// The outermost directory, or file, of `/usr` or `/opt` that holds this path and nothing that is readable: what has to be granted by
@@ -53,9 +53,9 @@ pub(crate) fn not_shared(path: &Path, shared: &[Readable]) -> Option<PathBuf> {
     above.into_iter().rev().skip(2).find(|above| !holds(above)).map(Path::to_owned)
 }
 
-fn walked(top: &OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
+fn walked(top: OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
     // As a whole it may be a mount, as in some images.
-    let whole = attributes(top, OsStr::new(".")).map(|about| Attributes { is_mount: false, ..about });
+    let whole = attributes(top.as_fd(), OsStr::new(".")).map(|about| Attributes { is_mount: false, ..about });
     if !whole.is_some_and(|about| rule.fits(&about)) {
         return Vec::new();
     }
@@ -119,14 +119,15 @@ struct Walk {
 }
 
 impl Walk {
-    fn directory(&mut self, opened: &OwnedFd, path: HostPath, depth: usize) -> ReadablePart {
+    fn directory(&mut self, opened: OwnedFd, path: HostPath, depth: usize) -> ReadablePart {
         let mut directory = WalkedDirectory::new(path.clone());
-        let Ok(entries) = Dir::read_from(opened) else {
+        // It takes what is open; to open it once more for its own would be every third call of the walk.
+        let Ok(mut entries) = Dir::new(opened) else {
             directory.hidden(true);
             return directory.close();
         };
-        for entry in entries {
-            let Ok(entry) = entry else {
+        while let Some(entry) = entries.read() {
+            let (Ok(entry), Ok(opened)) = (entry, entries.fd()) else {
                 directory.hidden(true);
                 break;
             };
@@ -148,7 +149,7 @@ impl Walk {
     fn entry(
         &mut self,
         directory: &mut WalkedDirectory,
-        (parent, name, kind): (&OwnedFd, &OsStr, FileType),
+        (parent, name, kind): (BorrowedFd<'_>, &OsStr, FileType),
         path: HostPath,
         depth: usize,
     ) {
@@ -160,12 +161,12 @@ impl Walk {
             ByName::Hidden => return directory.hidden(kind != FileType::RegularFile),
             ByName::Open => {}
         }
-        match attributes(parent.as_fd(), name).filter(|about| self.rule.fits(about)) {
+        match attributes(parent, name).filter(|about| self.rule.fits(about)) {
             Some(about) if about.kind == EntryKind::File => directory.file(path),
             Some(_) if !self.rule.enters(&path) => directory.directory(path, ReadablePart::Whole),
-            Some(_) if depth > 0 => match open(parent.as_fd(), name) {
+            Some(_) if depth > 0 => match open(parent, name) {
                 Some(opened) => {
-                    let found = self.directory(&opened, path.clone(), depth - 1);
+                    let found = self.directory(opened, path.clone(), depth - 1);
                     directory.directory(path, found);
                 }
                 None => directory.hidden(true),
@@ -272,9 +273,9 @@ mod tests {
     fn a_walk_ends() {
         let top = furnished();
         let opened = open(CWD, top.path().as_os_str()).unwrap();
-        let found = Walk { left: 3, rule: Rule::Etc }.directory(&opened, ETC.into(), DEPTH);
+        let found = Walk { left: 3, rule: Rule::Etc }.directory(opened.try_clone().unwrap(), ETC.into(), DEPTH);
         assert!(matches!(found, ReadablePart::Parts { parts, lists: false } if parts.len() <= 3));
-        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(&opened, ETC.into(), 0);
+        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(opened, ETC.into(), 0);
         let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == EtcReading::File);
         assert!(
             matches!(&found, ReadablePart::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)),
@@ -310,7 +311,7 @@ mod tests {
         }
         std::os::unix::fs::chown(at("mine"), Some(4242), Some(4242)).unwrap();
         let parts = || {
-            let found = walked(&open(CWD, top.path().as_os_str()).unwrap(), "/opt", Rule::Shared);
+            let found = walked(open(CWD, top.path().as_os_str()).unwrap(), "/opt", Rule::Shared);
             found.into_iter().map(|part| (part.path.to_string(), part.reading)).collect::<Vec<_>>()
         };
         let wanted = [

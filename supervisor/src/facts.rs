@@ -24,10 +24,10 @@ pub(crate) fn collect(
     private: PrivateDir,
     workspace: Vec<HostPath>,
     (effective, of_session): (&EffectiveSet, Option<&EffectiveSet>),
-    changeable: &Changeable,
+    (changeable, homes): (&Changeable, &Homes),
 ) -> HostFacts {
     let home = home();
-    let (toolchains, defaults) = home.as_deref().map(|home| toolchains(home, changeable)).unwrap_or_default();
+    let (toolchains, defaults) = home.as_deref().map(|home| toolchains(home, changeable, homes)).unwrap_or_default();
     let mut env = environment();
     for (name, value) in defaults {
         env.entry(name.to_owned()).or_insert(value);
@@ -52,7 +52,7 @@ pub(crate) fn collect(
         left_of: effective.left_of(),
         asked,
         asked_without_links: asked_without_links(effective),
-        homes: Homes::find().iter().map(HostPath::from).collect(),
+        homes: homes.iter().map(HostPath::from).collect(),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -93,10 +93,9 @@ const TOOLCHAINS: &[(&str, Option<&str>)] = &[
 /// A link that a call may have put in the way of one would show the session whatever it leads to: that one is left out. Sessions
 /// with other workspaces may have had calls that wrote in a tool's directory. So links are followed that lie in the home
 /// directory itself, or above it; and what holds a home directory or keys is no toolchain.
-fn toolchains(home: &Path, changeable: &Changeable) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
+fn toolchains(home: &Path, changeable: &Changeable, homes: &Homes) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
     let mut found = Vec::new();
     let mut env = Vec::new();
-    let homes = Homes::find();
     let above_home: Vec<Id> = home.ancestors().filter_map(identity_of).collect();
     for (part, variable) in TOOLCHAINS {
         let is_near = |link: &Link| link.directory().is_some_and(|directory| above_home.contains(&directory));
@@ -174,8 +173,8 @@ impl Search {
     }
 
     /// Path as for a session with these rights, and for its tools.
-    pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable) -> Self {
-        let toolchains = home().map(|home| self::toolchains(&home, changeable).0).unwrap_or_default();
+    pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable, homes: &Homes) -> Self {
+        let toolchains = home().map(|home| self::toolchains(&home, changeable, homes).0).unwrap_or_default();
         Self::of(environment().get("PATH"), toolchains, (session, changeable))
     }
 

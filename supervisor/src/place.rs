@@ -90,8 +90,7 @@ impl Place {
     /// The repositories that it is a part of, and those that hold a link on the way to it: calls of another session may have
     /// worked in the whole of each. Every one counts, since a call can put a `.git` in between. A home directory does not,
     /// which may be under version control as well.
-    fn repositories(&self) -> Vec<HostPath> {
-        let homes = Homes::find();
+    fn repositories(&self, homes: &Homes) -> Vec<HostPath> {
         let parts = std::iter::once(self.path.as_path()).chain(self.links.iter().map(|link| link.path.as_path()));
         let above: BTreeSet<&Path> = parts.flat_map(|part| part.ancestors().skip(1)).collect();
         let is_repository =
@@ -161,14 +160,19 @@ pub(crate) struct Changeable {
 impl Changeable {
     /// `written` are the paths at or below which the session may change something, and `asked` those of which an earlier one
     /// could, that was asked for the same and bounded less.
-    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[AskedFor]) -> Self {
+    pub(crate) fn of<'a>(
+        homes: &Homes,
+        held: impl IntoIterator<Item = &'a Place>,
+        written: &[HostPath],
+        asked: &[AskedFor],
+    ) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         let held: Vec<&Place> = held.into_iter().collect();
         let user = owner(held.first().copied()).uid;
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
-            paths.extend(place.repositories());
+            paths.extend(place.repositories(homes));
         }
         let ids_of = |paths: &[HostPath]| -> Vec<Id> {
             paths.iter().filter_map(|path| Some(FollowedPath::follow(path.as_path()).ok()?.id())).collect()
@@ -430,7 +434,12 @@ mod tests {
                 exactness: Exactness::Exact,
                 source: String::new(),
             };
-            look((&[], &unlinked), &Changeable::of([].iter(), &[], &[]), [&rule], Identity { uid: 1, gid: 1 })
+            look(
+                (&[], &unlinked),
+                &Changeable::of(&Homes::find(), [].iter(), &[], &[]),
+                [&rule],
+                Identity { uid: 1, gid: 1 },
+            )
         };
         for granted in ["skills/x", "skills/x/sub", "skills/x/own"] {
             assert!(look(&["skills/x"], granted).is_ok(), "{granted}");
@@ -503,7 +512,7 @@ mod tests {
         std::fs::rename(&ws, &aside).unwrap();
         std::fs::create_dir_all(ws.join("sub")).unwrap();
         assert!(!place.is_there());
-        let changeable = Changeable::of([&place], &[], &[]);
+        let changeable = Changeable::of(&Homes::find(), [&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
         let Looked { seen, real } =
             look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
@@ -530,7 +539,8 @@ mod tests {
         symlink("asked", top.join("spelt")).unwrap();
         let tree = |path: &Path| AskedFor { path: path.to_owned().into(), is_tree: true };
         let asked = vec![tree(&top.join("asked")), tree(&top.join("spelt"))];
-        let planted = |asked: &[AskedFor], path: &Path| Changeable::of([].iter(), &[], asked).follow(path).err();
+        let planted =
+            |asked: &[AskedFor], path: &Path| Changeable::of(&Homes::find(), [].iter(), &[], asked).follow(path).err();
         for name in ["asked/link", "asked/sub/link", "spelt/sub/link", "asked/../asked/link"] {
             let link = planted(&asked, &top.join(name)).unwrap_or_else(|| unreachable!("{name}"));
             assert!(link.ends_with("link"), "{name}: {link:?}");
@@ -543,23 +553,23 @@ mod tests {
         let single = [AskedFor { path: top.join("own/link").into(), is_tree: false }];
         assert_eq!(planted(&single, &top.join("own/link")), Some(top.join("own/link")));
         assert_eq!(planted(&single, &top.join("asked/link")), None);
-        let changeable = Changeable::of([].iter(), &[], &single);
+        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &single);
         assert!(changeable.asked(&top.join("own")) && !changeable.asked(&top.join("asked")), "where it is replaced");
         let everything = [tree(Path::new("/"))];
         assert_eq!(planted(&everything, &top.join("own/link")), Some(top.join("own/link")));
-        let changeable = Changeable::of([].iter(), &[], &everything);
+        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &everything);
         for (path, is_asked) in
             [("/", false), ("/usr", false), ("/usr/bin", false), ("/usr/local/bin", true), ("/srv", true)]
         {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
         // Of a tree above the system's, those themselves are nobody's that a session could be granted alone.
-        let changeable = Changeable::of([].iter(), &[], &[tree(Path::new("/usr"))]);
+        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &[tree(Path::new("/usr"))]);
         let may_write = rustix::process::geteuid().is_root();
         for (path, is_asked) in [("/usr", false), ("/usr/share", false), ("/usr/share/doc", may_write)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
-        let changeable = Changeable::of([].iter(), &[], &[tree(Path::new("/usr/share/x"))]);
+        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &[tree(Path::new("/usr/share/x"))]);
         for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
         }

@@ -2,9 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+/// Bytes that most hosts' lists need at most.
+const USUAL: usize = 64 * 1024;
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +29,9 @@ pub struct Mount {
 /// The kernel's own; [`io::ErrorKind::InvalidData`] for lines of no known form.
 #[allow(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 pub fn read() -> io::Result<Vec<Mount>> {
-    let text = fs::read("/proc/self/mountinfo")?;
+    // The kernel says that it has no length: without room for all of it, it is read in pieces of a few bytes.
+    let mut text = Vec::with_capacity(USUAL);
+    fs::File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
     parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/mountinfo is in no known form"))
 }
 

@@ -24,6 +24,7 @@ use crate::confine::{Opened, private_directory};
 use crate::error::CallError;
 use crate::facts;
 use crate::gate::execs::Watching;
+use crate::home::Homes;
 use crate::open_error::OpenError;
 use crate::place;
 use crate::registry::Tool;
@@ -92,7 +93,7 @@ impl Session {
             private,
             self.sandbox.facts.workspace.clone(),
             (own, Some(self.family.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
-            &self.sandbox.changeable,
+            (&self.sandbox.changeable, &Homes::find()),
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
@@ -122,7 +123,8 @@ impl Session {
                 })?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
         let most = |path: &Path| self.sandbox.looked.real(path).or_else(|| real_path(path));
-        let barred = Barred { allow_home: false, user_tools: None, store: None };
+        let homes = Homes::find();
+        let barred = Barred { allow_home: false, homes: &homes, user_tools: None, store: None };
         let refused = match leads_out(own, |path| looked.real(path), most) {
             Some(error) => Err(error),
             None => barred.refuse(&own.led_to(|path| looked.real(path))),

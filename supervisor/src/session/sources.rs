@@ -1,5 +1,6 @@
 //! Sources of a session's tools: callgate, the host, the user and the project, and what is left out of theirs.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use super::opening::Barred;
 use super::written::{real_path, rewritten, settle};
 use crate::causes::with_causes;
 use crate::facts::Search;
+use crate::home::Homes;
 use crate::open_error::OpenError;
 use crate::place::Changeable;
 use crate::registry::Hosted;
@@ -174,7 +176,8 @@ impl Sources {
                 "its `env` has {variable}, which [[net.credentials]] of the manifest keeps from programs; take it out of one of them"
             ));
         }
-        let barred = Barred { allow_home: false, user_tools: self.user.as_deref(), store: None };
+        let homes = Homes::find();
+        let barred = Barred { allow_home: false, homes: &homes, user_tools: self.user.as_deref(), store: None };
         let refused = barred.refuse(&part);
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
@@ -193,15 +196,17 @@ fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
 }
 
 /// Leaves out the tools that calls of a session could rewrite, and finds the programs of the others.
-pub(super) fn keep_what_is_their_own(
+pub(super) fn keep_what_is_their_own<C: Borrow<Changeable>>(
     registry: &mut Registry,
     effective: &EffectiveSet,
-    (variables, changeable): (&Variables, &Changeable),
+    (variables, homes): (&Variables, &Homes),
+    changeable: impl FnOnce() -> C,
 ) {
     if !registry.tools().any(|tool| tool.executor.declared().is_some()) {
         return;
     }
-    let search = Search::of_tools(effective, changeable);
+    // It looks at the way to each place, which is for those alone who have such tools.
+    let search = Search::of_tools(effective, changeable().borrow(), homes);
     registry.leave_out(|tool| {
         rewritten(tool, effective).or_else(|| {
             let own = match part(tool, effective, variables) {

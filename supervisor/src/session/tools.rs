@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Session;
 use super::sources::{keep_what_is_their_own, keep_what_leads_nowhere};
+use crate::home::Homes;
 use crate::registry::{LeftOut, Registry, RegistryError, Tool, ToolState};
 use crate::trust::{Found as FoundProject, TrustError};
 
@@ -94,7 +95,8 @@ impl Session {
             if sources.inherited.is_some() {
                 keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
             } else {
-                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.sandbox.changeable));
+                let changeable = || &self.sandbox.changeable;
+                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &Homes::find()), changeable);
             }
             self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, ()))

@@ -41,14 +41,14 @@ pub enum Warning {
 impl Warning {
     /// Warning that a workspace is a part of a repository that stays outside. A home directory is nothing to use in its
     /// place.
-    pub(super) fn part_of_repository(workspace: &HostPath, effective: &EffectiveSet) -> Option<Self> {
+    pub(super) fn part_of_repository(workspace: &HostPath, effective: &EffectiveSet, homes: &Homes) -> Option<Self> {
         let is_top = |path: &&Path| {
             let git = path.join(".git");
             git.join("HEAD").symlink_metadata().is_ok() || git.metadata().is_ok_and(|about| about.is_file())
         };
         let top = workspace.as_path().ancestors().find(is_top).filter(|top| *top != workspace.as_path())?;
         let is_outside = !effective.allows_read(&HostPath::from(top.join(".git").as_path()));
-        let is_project = || top != Path::new("/") && Homes::find().found_in(top).is_none();
+        let is_project = || top != Path::new("/") && homes.found_in(top).is_none();
         (is_outside && is_project())
             .then(|| Self::PartOfRepository { workspace: workspace.clone(), repository: HostPath::from(top) })
     }

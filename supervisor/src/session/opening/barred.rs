@@ -19,6 +19,8 @@ use crate::store::{self, Store, StoreError};
 pub(in crate::session) struct Barred<'a> {
     /// Somebody insists on a home directory.
     pub(in crate::session) allow_home: bool,
+    /// Home directories of this host's people.
+    pub(in crate::session) homes: &'a Homes,
     /// Where the user declares tools.
     pub(in crate::session) user_tools: Option<&'a Path>,
     /// The supervisor's own.
@@ -29,18 +31,18 @@ impl Barred<'_> {
     /// Refuses grants that reach a home directory, whose keys are not granted by the way; what sessions keep; and what is believed of
     /// the user without being asked about.
     pub(in crate::session) fn refuse(&self, effective: &EffectiveSet) -> Result<(), OpenError> {
-        if let Some((tree, why)) = Homes::find().granted(effective).filter(|_| !self.allow_home) {
+        if let Some((tree, why)) = self.homes.granted(effective).filter(|_| !self.allow_home) {
             return Err(OpenError::Home { act: format!("grant all of {tree}"), why: why.to_string() });
         }
         store::refuse_reach_of_user(effective)?;
         self.store.iter().try_for_each(|store| store.refuse_reach(effective))?;
-        refuse_to_declare(self.user_tools, effective)
+        refuse_to_declare((self.user_tools, self.homes), effective)
     }
 }
 
 /// Refuses a session that may write where somebody declares tools, or says whom they trust: that counts without being asked about.
 /// In that directory or, where it is not protected by the name that the session has for it, in one above.
-pub(in crate::session) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
+fn refuse_to_declare((user, homes): (Option<&Path>, &Homes), effective: &EffectiveSet) -> Result<(), OpenError> {
     let written = effective.rights().write().iter().map(|(region, _)| region.literal_prefix());
     // Whoever runs this may work in somebody else's home.
     for granted in written {
@@ -48,7 +50,6 @@ pub(in crate::session) fn refuse_to_declare(user: Option<&Path>, effective: &Eff
             return Err(StoreError::Declares { granted: granted.as_path().to_owned(), path }.into());
         }
     }
-    let homes = Homes::find();
     let usual = homes.iter().flat_map(|home| [home.join(".config/callgate"), home.join(".callgate")]);
     let own = host::home().map(|home| home.join(".callgate"));
     let places = [host::user_settings(), own, user.map(ToOwned::to_owned)].into_iter().flatten().chain(usual);

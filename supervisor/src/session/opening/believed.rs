@@ -63,8 +63,8 @@ impl BelievedTools {
                 keep_what_leads_nowhere(&mut registry, &effective, variables);
             } else {
                 let (written, asked) = (compile::written(&effective), effective.asked_for());
-                let changeable = Changeable::of(held.held(), &written, &asked);
-                keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+                let changeable = || Changeable::of(held.homes(), held.held(), &written, &asked);
+                keep_what_is_their_own(&mut registry, &effective, (variables, held.homes()), changeable);
             }
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {

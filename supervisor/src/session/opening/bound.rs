@@ -71,7 +71,7 @@ impl BoundPlan {
             private,
             judged.held.workspace(),
             (&effective, judged.ancestry.most.as_deref().filter(|_| is_child)),
-            changeable,
+            (changeable, judged.held.homes()),
         );
         let plan = compile::session(&effective, &facts, &judged.env, &judged.bounds)?;
         let plan = SessionPlan { ablation: ablation.cloned(), ..plan };
@@ -88,7 +88,7 @@ impl BoundPlan {
             return Err(error);
         }
         let led = effective.led_to(|path| looked.real(path));
-        barred(supervisor, spec).refuse(&led)?;
+        barred(supervisor, spec, &judged.held).refuse(&led)?;
         judged.credentials.refuse_reach(&effective, &plan)?;
         judged.credentials.refuse_reach(&led, &plan)?;
         let plan = plan.keeping(&recorded.policy).bound_to(looked.seen.clone(), &facts.toolchains);

@@ -71,14 +71,16 @@ impl JudgedRights {
             ancestry.asked = effective.asked_for();
             ancestry.most = Some(Arc::new(effective.clone()));
         }
-        let changeable = Changeable::of(held.held(), &ancestry.written, &ancestry.asked);
+        let changeable = Changeable::of(held.homes(), held.held(), &ancestry.written, &ancestry.asked);
         refuse_planted_links(&held, spec, &changeable)?;
         if let Some(error) = leads_out(effective, real_path, real_path) {
             return Err(error);
         }
-        barred(supervisor, spec).refuse(effective)?;
+        barred(supervisor, spec, &held).refuse(effective)?;
         let mut warnings = Vec::new();
-        warnings.extend(held.roots().first().and_then(|root| Warning::part_of_repository(root.path(), effective)));
+        warnings.extend(
+            held.roots().first().and_then(|root| Warning::part_of_repository(root.path(), effective, held.homes())),
+        );
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
@@ -128,8 +130,13 @@ impl JudgedRights {
 }
 
 /// Places that no session reaches which is opened like this.
-pub(super) fn barred<'a>(supervisor: &'a Supervisor, spec: &'a SessionSpec) -> Barred<'a> {
-    Barred { allow_home: spec.allow_home, user_tools: spec.user_tools.as_deref(), store: supervisor.store.as_ref() }
+pub(super) fn barred<'a>(supervisor: &'a Supervisor, spec: &'a SessionSpec, held: &'a HeldRoots) -> Barred<'a> {
+    Barred {
+        allow_home: spec.allow_home,
+        homes: held.homes(),
+        user_tools: spec.user_tools.as_deref(),
+        store: supervisor.store.as_ref(),
+    }
 }
 
 /// Refuses directories and paths that a link decides which a call may have made.

@@ -21,6 +21,8 @@ use crate::profile::ProfileError;
 pub(super) struct HeldRoots {
     profile: Profile,
     roots: Vec<Place>,
+    /// Home directories of this host's people.
+    homes: Homes,
     /// Directories that further variables of patterns stand for, and which.
     further: Vec<(&'static str, Place)>,
     variables: Variables,
@@ -39,14 +41,15 @@ impl HeldRoots {
                 format!("the workspace of {} was replaced since it was opened; open a new session", lineage.parent);
             return Err(OpenError::Replaced { what });
         }
+        let homes = Homes::find();
         if !spec.allow_home {
-            refuse_home_as_workspace(&roots)?;
+            refuse_home_as_workspace(&roots, &homes)?;
         }
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(spec)?;
         let variables = variables(&roots, &further)?;
-        Ok(Self { profile, roots, further, variables, shell_dir })
+        Ok(Self { profile, roots, homes, further, variables, shell_dir })
     }
 
     pub(super) fn profile(&self) -> &Profile {
@@ -59,6 +62,11 @@ impl HeldRoots {
 
     pub(super) fn variables(&self) -> &Variables {
         &self.variables
+    }
+
+    /// Home directories of this host's people, as they were found.
+    pub(super) fn homes(&self) -> &Homes {
+        &self.homes
     }
 
     /// All of them, roots and others.
@@ -165,8 +173,7 @@ pub(in crate::session) fn bounds(
     Ok(bounds)
 }
 
-fn refuse_home_as_workspace(roots: &[Place]) -> Result<(), OpenError> {
-    let homes = Homes::find();
+fn refuse_home_as_workspace(roots: &[Place], homes: &Homes) -> Result<(), OpenError> {
     let found = roots.iter().find_map(|root| Some((root, homes.found_in(&root.link())?)));
     match found {
         None => Ok(()),
