@@ -1,5 +1,9 @@
 //! Bounds of subagents and background tasks, which descriptions of tools name and calls keep to.
 
+use std::time::Duration;
+
+/// Time of a program that names none: as long as its session, or as its host wants.
+pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Depth to which subagents may be nested (X0-28, C-12).
 pub const AGENT_DEPTH_MAX: usize = 5;
 /// Most subagents of one session that may be in flight (C-12).

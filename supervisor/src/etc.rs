@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn a_walk_ends() {
         let top = furnished();
-        let opened = open(CWD, top.path().as_os_str()).unwrap();
-        let found = Walk { left: 3, rule: Rule::Etc }.directory(opened.try_clone().unwrap(), ETC.into(), DEPTH);
+        let opened = || open(CWD, top.path().as_os_str()).unwrap();
+        let found = Walk { left: 3, rule: Rule::Etc }.directory(opened(), ETC.into(), DEPTH);
         assert!(matches!(found, ReadablePart::Parts { parts, lists: false } if parts.len() <= 3));
-        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(opened, ETC.into(), 0);
+        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(opened(), ETC.into(), 0);
         let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == EtcReading::File);
         assert!(
             matches!(&found, ReadablePart::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)),

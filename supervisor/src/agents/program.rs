@@ -7,12 +7,13 @@ use callgate_policy::need::ShellNeed;
 use callgate_policy::remarks::remarks;
 use callgate_worker::protocol::ProgramEnd;
 
+use crate::bounds::FOREVER;
 use crate::call::error::error_text;
 use crate::call::spawn::OfAgent;
 use crate::causes::with_causes;
 use crate::confine::Endpoint;
 use crate::registry::started;
-use crate::run::{FOREVER, Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
+use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
 use crate::session::{AgentService, Served, Session};
 
 /// Most bytes of an answer.

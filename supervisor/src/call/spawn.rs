@@ -8,10 +8,11 @@ use callgate_policy::plan::{CallPlan, CallWork};
 use serde_json::json;
 
 use super::error::{error_text, failure};
+use crate::bounds::FOREVER;
 use crate::confine::{EndpointOfBroker, Program, Stdio};
 use crate::error::CallError;
 use crate::registry::started;
-use crate::run::{FOREVER, line_of};
+use crate::run::line_of;
 use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};

@@ -59,11 +59,12 @@ impl Session {
         let Some(ReadFirst { argument, reader, args }) = first.text(&call.args) else { return Ok(Value::Null) };
         // No more than the schema lets pass.
         tool.validate(&call.args).map_err(CallError::Arguments)?;
-        let told = |text: &str, code| CallError::Told { text: format!("argument `{argument}`: {text}"), code };
+        let told = |text, code| CallError::Told { text, code };
         match self.said_by_reader("read an argument", reader, args).await {
             Ok(Ok(said)) => Ok(said),
-            Ok(Err(why)) => Err(told(why, ErrorCode::LimitExceeded)),
-            Err(CallError::Tool(text)) => Err(told(&text, ErrorCode::InputInvalid)),
+            Ok(Err(why)) => Err(told(format!("argument `{argument}`: {why}"), ErrorCode::LimitExceeded)),
+            // The reader says itself what it is about.
+            Err(CallError::Tool(text)) => Err(told(text, ErrorCode::InputInvalid)),
             Err(error) => Err(error),
         }
     }

@@ -14,11 +14,10 @@ use super::executor::{Executor, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Context, INPUT, InvalidArgument, Prepare, Prepared, input};
 use super::{RegistryError, Tool};
+use crate::bounds::FOREVER;
 
 /// Bounds on what a call may ask for, milliseconds; what is less or more becomes this (X2-1).
 const TIMES: (u64, u64) = (1_000, 600_000);
-/// How long a task in the background runs that names no time: as long as its session.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox. In the foreground it returns `stdout`, `stderr` and \
 `exit_code` when the command has ended; a command that fails is a result, not an error. With `background` it returns a `task_id` \
@@ -191,6 +190,7 @@ mod tests {
     use callgate_policy::variable::Variables;
     use serde_json::json;
 
+    use crate::bounds::FOREVER;
     use crate::registry::{Attempt, Databases};
 
     fn prepared(args: &Value) -> Result<Prepared, String> {

@@ -20,6 +20,7 @@ use self::stop::Patience;
 pub(crate) use self::stop::{GRACE, Orders, Stop};
 pub(crate) use self::streams::{ProgramInput, ProgramOutput, ProgramStream, Streams};
 pub(crate) use self::surroundings::Surroundings;
+use crate::bounds::FOREVER;
 use crate::confine::{ConfineError, Opened, Program};
 use crate::gate::ApprovedPlan;
 use crate::turn::Turn;
@@ -28,8 +29,6 @@ use crate::turn::Turn;
 const PIPE_MAX: usize = 1024 * 1024;
 /// Most bytes that are read of a stream at once.
 const PIECE: usize = 64 * 1024;
-/// Time of a program that names none: its host ends it when it wants to.
-pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Whoever hears what a program prints.
 pub(crate) trait Listener: Send {
@@ -93,11 +92,11 @@ impl Running {
         streams: Streams,
         turn: Option<Turn>,
     ) -> Result<Self, ConfineError> {
-        let (bounds, timeout) = (plan.bounds, plan.timeout);
+        let (bounds, timeout, began) = (plan.bounds, plan.timeout, Instant::now());
         let program = opened.program(plan, (streams.stdio, None), turn).await?;
         // Elsewhere nobody counts.
         let most = streams.outputs.iter().any(Option::is_some).then_some(bounds.output);
-        Ok(Self { most, ..Self::of(program, streams.outputs, (bounds, timeout)) })
+        Ok(Self { most, began, ..Self::of(program, streams.outputs, (bounds, timeout)) })
     }
 
     /// One that was started elsewhere, with the host's ends of what it prints to, which may be as much as it wants to.
@@ -191,6 +190,10 @@ impl Running {
             patience.order(program, stop).await;
         };
         if has_enough {
+            // Of what it printed nothing more is wanted, but for the reason that it may have said.
+            if let Some(got) = err.as_ref().and_then(|err| err.read_now(&mut of_err)) {
+                listener.hear(ProgramStream::Err, &of_err[..got]);
+            }
             return end;
         }
         // What it wrote last is still in the pipes.

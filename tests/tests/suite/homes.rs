@@ -50,6 +50,25 @@ fn a16_a_home_directory_is_no_workspace() {
             assert_refused(&run(dir, file), why);
             assert_refused(&read(dir), why);
         }
+        // Whatever is granted of it: here nothing, and its tools can be looked at.
+        let manifest = env.outside().join("elsewhere.toml");
+        let granted = env.outside().join("granted");
+        fs::create_dir(&granted).unwrap();
+        let text = format!(
+            "id = \"x\"\n[requires.fs]\nread = [\"{}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n",
+            granted.display()
+        );
+        fs::write(&manifest, text).unwrap();
+        for kept in [&manifest, &granted] {
+            env.give(kept);
+        }
+        let of_manifest = |dir: &str| {
+            callgate(&env, &home, &["run", "--manifest", manifest.to_str().unwrap(), "-C", dir, "--", "true"])
+        };
+        assert_refused(&of_manifest(&home), "as the workspace");
+        let control = of_manifest(granted.to_str().unwrap());
+        assert!(control.status.success(), "{control:?}");
+        assert!(callgate(&env, &home, &["tools", "-C", &home, "read"]).status.success());
         // Without a home of that name it is told by what it holds.
         let elsewhere = |words: &[&str]| callgate(&env, "/nonexistent", words);
         assert_refused(&elsewhere(&["run", "-C", &home, "--", "cat", ".ssh/id_rsa"]), "it holds keys (.ssh)");

@@ -1,6 +1,7 @@
 //! Third stage: what is in force, judged as a whole, before anything of it is made.
 //!
-//! Owes: variables that steer programs; a directory, or a path that was typed, that a link of a call decides; a grant that leads out of
+//! Owes: variables that steer programs; a directory, or a path that was typed, that a link of a call decides; a home directory as the
+//! workspace; a grant that leads out of
 //! its bound by a link, reaches a home directory, what sessions keep or where tools are declared; what a manifest says that is not in force
 //! yet; approvals for a project that is not trusted; rules and modes that make no sense; credentials that cannot be read.
 
@@ -76,6 +77,9 @@ impl JudgedRights {
         if let Some(error) = leads_out(effective, real_path, real_path) {
             return Err(error);
         }
+        if !spec.allow_home {
+            refuse_home_as_workspace(&held)?;
+        }
         barred(supervisor, spec, &held).refuse(effective)?;
         let mut warnings = Vec::new();
         warnings.extend(
@@ -136,6 +140,17 @@ pub(super) fn barred<'a>(supervisor: &'a Supervisor, spec: &'a SessionSpec, held
         homes: held.homes(),
         user_tools: spec.user_tools.as_deref(),
         store: supervisor.store.as_ref(),
+    }
+}
+
+/// Refuses a home directory as the workspace, whatever is granted of it.
+fn refuse_home_as_workspace(held: &HeldRoots) -> Result<(), OpenError> {
+    let found = held.roots().iter().find_map(|root| Some((root, held.homes().found_in(&root.link())?)));
+    match found {
+        None => Ok(()),
+        Some((root, why)) => {
+            Err(OpenError::Home { act: format!("use {} as the workspace", root.path()), why: why.to_string() })
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! First stage: the directories that a session is about, found once and held, and what bounds it.
 //!
 //! Owes: a profile that cannot be used; a root or another directory that is none, is a part of the system, is reached by a stranger's
-//! directory or, of a manifest, by a link; a workspace that was replaced since a child's parent was opened; a home directory as the
-//! workspace; a profile whose shells would start outside; variables and ceilings that make no sense.
+//! directory or, of a manifest, by a link; a workspace that was replaced since a child's parent was opened; a profile whose shells would
+//! start outside; variables and ceilings that make no sense.
 
 use std::path::{Path, PathBuf};
 
@@ -42,9 +42,6 @@ impl HeldRoots {
             return Err(OpenError::Replaced { what });
         }
         let homes = Homes::find();
-        if !spec.allow_home {
-            refuse_home_as_workspace(&roots, &homes)?;
-        }
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(spec)?;
@@ -171,14 +168,4 @@ pub(in crate::session) fn bounds(
         bounds.push(Bound::without_writing(Source::Profile(profile.name.clone())));
     }
     Ok(bounds)
-}
-
-fn refuse_home_as_workspace(roots: &[Place], homes: &Homes) -> Result<(), OpenError> {
-    let found = roots.iter().find_map(|root| Some((root, homes.found_in(&root.link())?)));
-    match found {
-        None => Ok(()),
-        Some((root, why)) => {
-            Err(OpenError::Home { act: format!("use {} as the workspace", root.path()), why: why.to_string() })
-        }
-    }
 }
