@@ -84,6 +84,7 @@ mod nested;
 mod net_none;
 mod network;
 mod network_programs;
+mod openings;
 mod own_network;
 mod own_proc;
 mod planted;
