@@ -43,7 +43,7 @@ enum Waits {
     /// The call, as long as the sender is there.
     Call(oneshot::Receiver<()>),
     /// Nobody. It goes into the record of the parent, and to whoever keeps the agent.
-    Nobody { recorder: Arc<Recorder>, origin: String, keeps: Option<Keeping> },
+    Nobody { keeps: Option<Keeping> },
 }
 
 /// Record that the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
@@ -56,6 +56,7 @@ impl Drop for Keeping {
 }
 
 /// All that a subagent is started with, but its place and its prompt.
+#[derive(Clone)]
 pub(super) struct Beginning {
     parent: String,
     opening: Opening,
@@ -98,56 +99,17 @@ impl Beginning {
 
     /// Once more, for another agent of the same kind.
     pub(super) fn again(&self, service: Option<Arc<AgentService>>) -> Self {
-        Self {
-            parent: self.parent.clone(),
-            opening: self.opening.clone(),
-            agent: self.agent.clone(),
-            name: self.name.clone(),
-            metadata: self.metadata.clone(),
-            runner: self.runner.clone(),
-            service,
-            reared: Arc::clone(&self.reared),
-            parents_stop: self.parents_stop.clone(),
-            recorder: Arc::clone(&self.recorder),
-            origin: self.origin.clone(),
-        }
+        Self { service, ..self.clone() }
     }
 
     /// Has the agent live in the background, as its parent keeps it. It ends with this future, or before.
     pub(super) async fn live_kept(self, kept: Arc<KeptAgent>, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
-        let takes_input = self.takes_input();
-        let Self {
-            parent,
-            opening,
-            agent,
-            name,
-            metadata,
-            runner,
-            service,
-            reared,
-            parents_stop,
-            recorder,
-            origin,
-            ..
-        } = self;
-        let prompt = told_who_calls(&agent, &kept.prompt());
-        let keeps = Some(Keeping(Arc::clone(&kept)));
-        let opening = opening.kept_as(&kept);
-        let waits = Waits::Nobody { recorder, origin, keeps };
         let life = Life {
-            parent,
-            opening,
-            agent,
-            name,
-            prompt,
-            metadata,
-            runner,
-            service,
-            reared,
-            parents_stop,
-            waits,
+            prompt: told_who_calls(&self.agent, &kept.prompt()),
+            takes_input: self.takes_input(),
+            waits: Waits::Nobody { keeps: Some(Keeping(Arc::clone(&kept))) },
             place,
-            takes_input,
+            beginning: Self { opening: self.opening.kept_as(&kept), ..self },
         };
         // What came of it is kept.
         drop(life.live(tell).await);
@@ -163,17 +125,8 @@ fn told_who_calls(agent: &Agent, prompt: &str) -> String {
 
 /// A subagent from its start to its end.
 struct Life {
-    parent: String,
-    opening: Opening,
-    agent: Agent,
-    name: String,
+    beginning: Beginning,
     prompt: String,
-    metadata: Value,
-    runner: Option<Arc<dyn AgentRunner>>,
-    /// Who serves its program.
-    service: Option<Arc<AgentService>>,
-    reared: Arc<Mutex<Reared>>,
-    parents_stop: watch::Receiver<u64>,
     waits: Waits,
     place: (InFlight, OwnedSemaphorePermit),
     takes_input: bool,
@@ -225,28 +178,13 @@ impl Session {
         let prompt = args["prompt"].as_str().unwrap_or_default();
         let is_background = args["background"].as_bool() == Some(true);
         let (guard, left) = oneshot::channel();
-        let Beginning { parent, opening, agent, name, metadata, runner, service, reared, parents_stop, .. } = beginning;
-        let is_inspectable = agent.inspectable;
+        let is_inspectable = beginning.agent.inspectable;
         let life = Life {
-            parent,
-            opening,
-            prompt: told_who_calls(&agent, prompt),
-            agent,
-            name: name.clone(),
-            metadata,
-            runner,
-            service,
-            reared,
-            parents_stop,
-            waits: match is_background {
-                true => {
-                    let (recorder, origin) = (Arc::clone(&self.recorder), tool.origin.to_string());
-                    Waits::Nobody { recorder, origin, keeps: None }
-                }
-                false => Waits::Call(left),
-            },
+            prompt: told_who_calls(&beginning.agent, prompt),
+            waits: if is_background { Waits::Nobody { keeps: None } } else { Waits::Call(left) },
             place,
             takes_input: false,
+            beginning,
         };
         let (tell, told) = oneshot::channel();
         // Whatever becomes of this call, what was begun is ended by whoever began it.
@@ -380,26 +318,25 @@ impl Life {
     /// From the opening of its session until it has its answer, its parent stops it, or whoever waits for it does not any more.
     /// When this returns, nothing of it runs. `tell` hears its session's id once it works.
     async fn live(self, tell: Tell) -> Result<Answered, CallError> {
-        let Self {
+        let Self { beginning, prompt, waits, place, takes_input } = self;
+        let Beginning {
             parent,
             opening,
             agent,
             name,
-            prompt,
             metadata,
             runner,
             service,
             reared,
             mut parents_stop,
-            waits,
-            place,
-            takes_input,
-        } = self;
+            recorder,
+            origin,
+        } = beginning;
         let child = match opening.open(&reared).await {
             Ok(child) => child,
             Err(error) => {
                 let what = with_causes(&error);
-                if let Waits::Nobody { keeps: Some(Keeping(kept)), .. } = &waits {
+                if let Waits::Nobody { keeps: Some(Keeping(kept)) } = &waits {
                     kept.ends(AgentStatus::Failed, &error_text(&not_started(&name, &what)));
                 }
                 drop(tell.send(Err(not_started(&name, &what))));
@@ -409,7 +346,7 @@ impl Life {
         let id = child.id().to_owned();
         let (left, completion, keeps) = match waits {
             Waits::Call(left) => (Some(left), None, None),
-            Waits::Nobody { recorder, origin, keeps } => {
+            Waits::Nobody { keeps } => {
                 let mut arguments = json!({ "subagent_type": name, "session_id": id });
                 if let Some(Keeping(kept)) = &keeps {
                     arguments["agent_id"] = kept.id.as_str().into();

@@ -13,11 +13,9 @@ use crate::call::spawn::OfAgent;
 use crate::causes::with_causes;
 use crate::confine::Endpoint;
 use crate::registry::started;
-use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
+use crate::run::{ANSWER_MAX, Orders, PrintedAnswer, ProgramEnded, Running, Streams};
 use crate::session::{AgentService, Served, Session};
 
-/// Most bytes of an answer.
-const ANSWER_MAX: usize = 4 * 1024 * 1024;
 /// Most bytes of what a program says on standard error when it fails.
 const COMPLAINT_MAX: usize = 4 * 1024;
 
@@ -25,31 +23,6 @@ const COMPLAINT_MAX: usize = 4 * 1024;
 pub(super) struct Answered {
     pub(super) output: Result<String, String>,
     pub(super) changes: Option<Changes>,
-}
-
-/// Output of an agent's program.
-#[derive(Default)]
-struct AgentOutput {
-    /// At most one byte more than an answer may have.
-    answer: Vec<u8>,
-    /// The end of its standard error.
-    complaint: Vec<u8>,
-}
-
-impl Listener for AgentOutput {
-    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
-        match stream {
-            ProgramStream::Out => {
-                let room = (ANSWER_MAX + 1).saturating_sub(self.answer.len());
-                self.answer.extend(&piece[..piece.len().min(room)]);
-            }
-            ProgramStream::Err => keep_last(&mut self.complaint, piece, COMPLAINT_MAX),
-        }
-    }
-
-    fn has_enough(&self) -> bool {
-        self.answer.len() > ANSWER_MAX
-    }
 }
 
 /// Runs a program as the agent: the prompt on its standard input, its answer on standard output.
@@ -70,7 +43,7 @@ pub(super) async fn run_program(
     let (stdio, outputs) = streams.into_parts();
     // It is a part of the child, and ends with it.
     let turn = child.family.agents_program.take(crate::turn::Concurrency::SideBySide).await;
-    let (served, endpoint) = match service {
+    let (mut served, endpoint) = match service {
         Some(service) => {
             let (ours, brokers) = Endpoint::pair().map_err(|error| failed("make its endpoint", &error))?;
             (Some(Served::new(ours, service)), Some(brokers))
@@ -80,9 +53,9 @@ pub(super) async fn run_program(
     let agents = OfAgent { turn, endpoint };
     let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
     let mut program = Running::of(program, outputs, (child.sandbox.bounds, FOREVER));
-    let mut heard = AgentOutput::default();
+    let mut unheard = |_: &[u8]| {};
+    let mut heard = PrintedAnswer::new(COMPLAINT_MAX, &mut unheard);
     // It is served for as long as it runs, and its calls end with it.
-    let mut served = served;
     let ended = {
         let serve = async {
             if let Some(served) = &mut served {
@@ -99,28 +72,25 @@ pub(super) async fn run_program(
     }
     let ProgramEnded { end, took, .. } = ended.map_err(|error| failed("wait for its end", &error))?;
     let changes = child.report(program.program(), &end, took).metadata.changes;
-    let output = match heard {
-        AgentOutput { answer, .. } if answer.len() > ANSWER_MAX => {
-            Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]))
-        }
-        AgentOutput { answer, .. } if end.code == Some(0) => Ok(String::from_utf8_lossy(&answer).into_owned()),
-        AgentOutput { complaint, .. } => {
-            let failure = format!("{}: {}", argv[0], failure(&child, &end, &complaint));
-            let notes = changes.iter().flat_map(|changes| remarks(changes, true));
-            Err(std::iter::once(failure).chain(notes).collect::<Vec<_>>().join("; "))
-        }
+    let output = if heard.is_too_long() {
+        Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]))
+    } else if end.code == Some(0) {
+        Ok(String::from_utf8_lossy(&heard.answer).into_owned())
+    } else {
+        let failure = format!("{}: {}", argv[0], failure(&child, &end, &heard.last_words()));
+        let notes = changes.iter().flat_map(|changes| remarks(changes, true));
+        Err(std::iter::once(failure).chain(notes).collect::<Vec<_>>().join("; "))
     };
     Ok(Answered { output, changes })
 }
 
 /// Reason why an agent's program gave no answer, with the last that it wrote.
-fn failure(child: &Session, end: &ProgramEnd, complaint: &[u8]) -> String {
+fn failure(child: &Session, end: &ProgramEnd, words: &str) -> String {
     let ended = match (end.code, end.signal) {
         (Some(code), _) => format!("it ended with status {code}"),
         (None, Some(signal)) => format!("it was ended by signal {signal}"),
         (None, None) => "it was ended".to_owned(),
     };
     let limit = child.ended_for(end).map(|denial| format!(" ({}: {})", denial.asked, denial.reason));
-    let words = String::from_utf8_lossy(complaint);
-    format!("{ended}{}; it had written: {}", limit.unwrap_or_default(), words.trim_end())
+    format!("{ended}{}; it had written: {words}", limit.unwrap_or_default())
 }

@@ -6,11 +6,9 @@ use super::envelope::Done;
 use super::rest::Rest;
 use crate::error::CallError;
 use crate::registry::{Handler, HandlerCall, Tool};
+use crate::run::ANSWER_MAX;
 use crate::session::Session;
 use crate::turn::Turn;
-
-/// The most of an answer that is kept, bytes of JSON.
-pub(super) const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 impl Session {
     /// Asks whoever answers, for as long as the tool has time.

@@ -16,7 +16,6 @@ use callgate_worker::protocol::ProgramEnd;
 use serde_json::Value;
 
 use super::OnOutput;
-use super::answer::ANSWER_MAX;
 use super::envelope::Done;
 use super::error::not_started;
 use crate::confine::ConfineError;
@@ -26,7 +25,7 @@ use crate::gate::ApprovedPlan;
 use crate::gate::Known;
 use crate::json;
 use crate::registry::{Declared, STATE, Tool};
-use crate::run::{Listener, Orders, ProgramEnded, ProgramStream, Running, Streams, keep_last};
+use crate::run::{ANSWER_MAX, Orders, PrintedAnswer, ProgramEnded, Running, Streams};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -62,7 +61,7 @@ impl Session {
         let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();
-        let mut heard = DeclaredOutput { out: Vec::new(), err: Vec::new(), on_output };
+        let mut heard = PrintedAnswer::new(LAST_WORDS, on_output);
         let ended = program.follow(&mut heard, input.feed(args.as_bytes()), Orders::None).await?;
         let ProgramEnded { end, limits, ended_for, changes, .. } = ended;
         known.changes.clone_from(&changes);
@@ -74,7 +73,7 @@ impl Session {
         }
         let notes = changes.as_ref().map(|changes| remarks(changes, true)).unwrap_or_default();
         let told = |(code, why)| CallError::Told { text: with_notes(why, &notes), code };
-        let data = heard.result(tool, &end).map_err(told)?;
+        let data = result(&heard, tool, &end).map_err(told)?;
         Ok(Done { limits, changes, ..self.cut(tool, data)? })
     }
 
@@ -119,70 +118,35 @@ fn with_notes(mut text: String, notes: &[String]) -> String {
     text
 }
 
-/// Output of a tool.
-struct DeclaredOutput<'a> {
-    /// At most one byte more than a result may have.
-    out: Vec<u8>,
-    /// The end of its standard error.
-    err: Vec<u8>,
-    on_output: OnOutput<'a>,
-}
-
-impl Listener for DeclaredOutput<'_> {
-    fn hear(&mut self, stream: ProgramStream, piece: &[u8]) {
-        match stream {
-            ProgramStream::Out => {
-                let room = (ANSWER_MAX + 1).saturating_sub(self.out.len());
-                self.out.extend(&piece[..piece.len().min(room)]);
-            }
-            ProgramStream::Err => {
-                (self.on_output)(piece);
-                keep_last(&mut self.err, piece, LAST_WORDS);
-            }
-        }
-    }
-
-    /// One that prints too much has no result.
-    fn has_enough(&self) -> bool {
-        self.out.len() > ANSWER_MAX
+/// Failure with the last words of the tool.
+fn failed(heard: &PrintedAnswer<'_>, what: String) -> String {
+    match heard.last_words() {
+        words if words.is_empty() => what,
+        words => format!("{what}. It had written on standard error:\n{words}"),
     }
 }
 
-impl DeclaredOutput<'_> {
-    /// The end of what it wrote on standard error, as text.
-    fn last_words(&self) -> String {
-        String::from_utf8_lossy(&self.err).trim_end().to_owned()
+/// The result, or what is wrong with what it printed.
+fn result(heard: &PrintedAnswer<'_>, tool: &Tool, end: &ProgramEnd) -> Result<Value, (ErrorCode, String)> {
+    let name = &tool.name;
+    let failed = |what| (ErrorCode::ToolExecutionFailed, self::failed(heard, what));
+    let malformed = |what| (ErrorCode::OutputMalformed, self::failed(heard, what));
+    if heard.is_too_long() {
+        return Err(malformed(format!("`{name}` printed more than {ANSWER_MAX} bytes, and was ended")));
     }
-
-    fn failed(&self, what: String) -> String {
-        match self.last_words() {
-            words if words.is_empty() => what,
-            words => format!("{what}. It had written on standard error:\n{words}"),
-        }
+    match (end.code, end.signal) {
+        (Some(0), _) => {}
+        (Some(code), _) => return Err(failed(format!("`{name}` exited with status {code}"))),
+        (None, Some(signal)) => return Err(failed(format!("`{name}` was ended by signal {signal}"))),
+        (None, None) => return Err(failed(format!("`{name}` did not end by itself"))),
     }
-
-    /// The result, or what is wrong with what it printed.
-    fn result(&self, tool: &Tool, end: &ProgramEnd) -> Result<Value, (ErrorCode, String)> {
-        let name = &tool.name;
-        let failed = |what| (ErrorCode::ToolExecutionFailed, self.failed(what));
-        let malformed = |what| (ErrorCode::OutputMalformed, self.failed(what));
-        if self.out.len() > ANSWER_MAX {
-            return Err(malformed(format!("`{name}` printed more than {ANSWER_MAX} bytes, and was ended")));
-        }
-        match (end.code, end.signal) {
-            (Some(0), _) => {}
-            (Some(code), _) => return Err(failed(format!("`{name}` exited with status {code}"))),
-            (None, Some(signal)) => return Err(failed(format!("`{name}` was ended by signal {signal}"))),
-            (None, None) => return Err(failed(format!("`{name}` did not end by itself"))),
-        }
-        if self.out.iter().all(u8::is_ascii_whitespace) {
-            return Err(malformed(format!("`{name}` printed no result: it is to be JSON on standard output")));
-        }
-        let data = json::parse(&self.out, PARSED_MAX).map_err(|error| {
-            let begins: String = String::from_utf8_lossy(&self.out).chars().take(80).collect();
-            malformed(format!("`{name}` printed what is no JSON ({error}); it begins with {begins:?}"))
-        })?;
-        tool.validate_result(&data).map_err(malformed)?;
-        Ok(data)
+    if heard.answer.iter().all(u8::is_ascii_whitespace) {
+        return Err(malformed(format!("`{name}` printed no result: it is to be JSON on standard output")));
     }
+    let data = json::parse(&heard.answer, PARSED_MAX).map_err(|error| {
+        let begins: String = String::from_utf8_lossy(&heard.answer).chars().take(80).collect();
+        malformed(format!("`{name}` printed what is no JSON ({error}); it begins with {begins:?}"))
+    })?;
+    tool.validate_result(&data).map_err(malformed)?;
+    Ok(data)
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use callgate_policy::plan::Strength;
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Map, Value, json};
 
@@ -74,12 +73,8 @@ impl Session {
 
     /// Sandbox in a result (X2-2). It is true of a program that has started: each step was confirmed before.
     pub(crate) fn confinement(&self, is_denied: bool) -> Map<String, Value> {
-        let kind = match self.strength() {
-            Strength::Landlock => "landlock",
-            Strength::Namespaces => "namespaces",
-        };
         let told = json!({
-            "sandboxed": true, "sandbox_type": kind, "sandbox_denied": is_denied, "interactive": false,
+            "sandboxed": true, "sandbox_type": self.strength(), "sandbox_denied": is_denied, "interactive": false,
         });
         object(told)
     }

@@ -4,7 +4,6 @@
 //! Each program is a step of its own, which passes all layers. Nobody is asked about one: what a person would have to decide is
 //! left out, with the reason.
 
-use callgate_policy::plan::Strength;
 use serde_json::{Value, json};
 
 use super::enforced;
@@ -64,13 +63,9 @@ impl Versions {
 impl Session {
     /// The sandbox that confined a call.
     fn sandbox_of(&self, known: &Known) -> Value {
-        let strength = match self.sandbox.facts.strength {
-            Strength::Landlock => "landlock",
-            Strength::Namespaces => "namespaces",
-        };
         let network: Vec<String> = self.granted_hosts().iter().map(ToString::to_string).collect();
         json!({
-            "strength": strength,
+            "strength": self.sandbox.facts.strength,
             "profile": self.gate.profile.name.to_string(),
             "network": network,
             "enforced": enforced(self, &known.steps),

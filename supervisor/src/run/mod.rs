@@ -3,6 +3,7 @@
 //! `bash`, `exec_shell`, declared tools, readers of documents, language servers, tasks in the background and agents' programs come
 //! here, each with its streams and with a [`Listener`] that makes a result of what is heard.
 
+mod answer;
 pub(crate) mod limits;
 mod stop;
 mod streams;
@@ -16,6 +17,7 @@ use callgate_policy::limit::{Bounds, LimitReport};
 use callgate_policy::path::HostPath;
 use callgate_worker::protocol::ProgramEnd;
 
+pub(crate) use self::answer::{ANSWER_MAX, PrintedAnswer};
 use self::stop::Patience;
 pub(crate) use self::stop::{GRACE, Orders, Stop};
 pub(crate) use self::streams::{ProgramInput, ProgramOutput, ProgramStream, Streams};
@@ -44,12 +46,6 @@ pub(crate) trait Listener: Send {
 /// The words that a program is started with, as one line.
 pub(crate) fn line_of(argv: &[HostPath]) -> String {
     argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
-/// Adds a piece to the end of a text of which only the last `most` bytes are kept.
-pub(crate) fn keep_last(text: &mut Vec<u8>, piece: &[u8], most: usize) {
-    text.extend(piece);
-    text.drain(..text.len().saturating_sub(most));
 }
 
 /// For a program whose streams go elsewhere.

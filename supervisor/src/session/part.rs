@@ -86,6 +86,7 @@ impl Session {
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
+        let homes = Homes::find();
         let mut facts = facts::collect(
             (strength, Calls::One),
             self.sandbox.facts.landlock_abi,
@@ -93,7 +94,7 @@ impl Session {
             private,
             self.sandbox.facts.workspace.clone(),
             (own, Some(self.family.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
-            (&self.sandbox.changeable, &Homes::find()),
+            (&self.sandbox.changeable, &homes),
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
@@ -123,7 +124,6 @@ impl Session {
                 })?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
         let most = |path: &Path| self.sandbox.looked.real(path).or_else(|| real_path(path));
-        let homes = Homes::find();
         let barred = Barred { allow_home: false, homes: &homes, user_tools: None, store: None };
         let refused = match leads_out(own, |path| looked.real(path), most) {
             Some(error) => Err(error),

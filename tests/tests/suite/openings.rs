@@ -1,12 +1,8 @@
 //! Refusals of an opening, before anything of it is made: each stage of `session/opening` says what it owes. Others of these have
 //! files of their own (`homes`, `planted_links`, `policy_files`, `debug`, `grants`, `web_search`).
 
-use callgate_tests::{Binaries, Host, ProgramOutcome, TestEnv, matrix};
-
-fn callgate(env: &TestEnv, words: &[&str]) -> ProgramOutcome {
-    let binary = Binaries::of_this_build().callgate().display().to_string();
-    env.weakened().run(&[&[binary.as_str()], words].concat())
-}
+use callgate_tests::mcp::callgate;
+use callgate_tests::{Host, TestEnv, matrix};
 
 /// A program that leaves a mark, so that a refusal can be seen to have run nothing.
 const MARKS: [&str; 3] = ["sh", "-c", "echo ran > mark"];

@@ -217,8 +217,7 @@ impl Found {
     }
 
     /// The directories that the session may read: for what lies beside a skill's file, those of whoever it runs as.
-    pub(crate) fn directories(&self, session: u32) -> Vec<HostPath> {
-        let homes = Homes::find();
+    pub(crate) fn directories(&self, session: u32, homes: &Homes) -> Vec<HostPath> {
         let is_granted =
             |skill: &&Candidate| skill.owner == session && homes.found_in(skill.directory.as_path()).is_none();
         self.skills.iter().filter(is_granted).map(|skill| skill.directory.clone()).collect()

@@ -17,7 +17,7 @@ use super::super::sources::{Inherited, Sources, has_skills, keep_what_is_their_o
 use super::super::{SessionSpec, Warning};
 use super::roots::HeldRoots;
 use crate::open_error::OpenError;
-use crate::place::{self, Changeable, Place};
+use crate::place::{Changeable, Place};
 use crate::registry::hosted::skill;
 use crate::registry::{Azure, Registry, Rlm, Searches, TOKEN};
 
@@ -50,7 +50,7 @@ impl BelievedTools {
             None => Arc::new(skills(spec, held.roots())),
         };
         // Files beside a skill are for whoever reads it.
-        let beside = skills.directories(place::owner(held.roots().first()).uid);
+        let beside = skills.directories(held.identity().uid, held.homes());
         if let Some(requires) = skill::requires(&beside) {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }

@@ -57,7 +57,7 @@ impl BoundPlan {
     ) -> Result<Self, OpenError> {
         let judged = &recorded.judged;
         let (roots, changeable) = (judged.held.roots(), &judged.changeable);
-        let identity = place::owner(roots.first());
+        let identity = judged.held.identity();
         let private = private(strength, judged)?;
         let outputs = outputs(supervisor, recorded, spec, ablation.is_some())?;
         let effective = match outputs.as_ref().and_then(Outputs::of_session) {
@@ -147,7 +147,7 @@ fn reached(judged: &JudgedRights) -> Vec<HostPath> {
 fn private(strength: Strength, judged: &JudgedRights) -> Result<PrivateDir, OpenError> {
     Ok(match strength {
         Strength::Landlock => {
-            let path = private_directory(place::owner(judged.held.roots().first()), &reached(judged))?;
+            let path = private_directory(judged.held.identity(), &reached(judged))?;
             PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
         }
         Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
@@ -162,7 +162,7 @@ fn outputs(
     is_ablated: bool,
 ) -> Result<Option<Outputs>, OpenError> {
     let judged = &recorded.judged;
-    let identity = place::owner(judged.held.roots().first());
+    let identity = judged.held.identity();
     let lasting = recorded.lasting(supervisor).filter(|_| !is_ablated);
     Ok(match (&spec.overflow, spec.calls, lasting) {
         (Overflow::Session, _, Some((beside, known))) => Outputs::keep(known, beside, identity, &written(judged)),

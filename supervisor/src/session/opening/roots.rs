@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::{Bound, Source};
 use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Identity;
 use callgate_policy::profile::Profile;
 use callgate_policy::variable::Variables;
 
 use super::super::{Lineage, SessionSpec};
 use crate::home::Homes;
 use crate::open_error::OpenError;
-use crate::place::{Place, Unusable};
+use crate::place::{self, Place, Unusable};
 use crate::profile::ProfileError;
 
 /// Directories that a session is about, as they were found, and its bounds.
@@ -64,6 +65,11 @@ impl HeldRoots {
     /// Home directories of this host's people, as they were found.
     pub(super) fn homes(&self) -> &Homes {
         &self.homes
+    }
+
+    /// Identity with which the session's processes run.
+    pub(super) fn identity(&self) -> Identity {
+        place::owner(self.roots.first())
     }
 
     /// All of them, roots and others.
