@@ -9,10 +9,10 @@ use callgate_policy::plan::etc::{EtcReading, Readable};
 use callgate_policy::plan::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use callgate_worker::way::{Id, Link};
 
-use crate::etc;
 use crate::gitconfig;
 use crate::home::Homes;
 use crate::host::{environment, home, identity_of};
+use crate::host_view::HostView;
 use crate::place::Changeable;
 
 /// Collects what plans are compiled from. A tool that runs with a part of what is in force in a session finds its programs where
@@ -24,9 +24,9 @@ pub(crate) fn collect(
     private: PrivateDir,
     workspace: Vec<HostPath>,
     (effective, of_session): (&EffectiveSet, Option<&EffectiveSet>),
-    (changeable, homes): (&Changeable, &Homes),
+    (changeable, host): (&Changeable, &HostView),
 ) -> HostFacts {
-    let home = home();
+    let (home, homes) = (home(), host.homes());
     let (toolchains, defaults) = home.as_deref().map(|home| toolchains(home, changeable, homes)).unwrap_or_default();
     let mut env = environment();
     for (name, value) in defaults {
@@ -38,7 +38,7 @@ pub(crate) fn collect(
     // was granted. With one call, and any program granted, there is nothing to take.
     let free = of_session.is_none() && calls == Calls::One && !compile::exec(effective).is_judged();
     let although = venv.as_deref().filter(|_| free);
-    let search = Search::of(env.get("PATH"), toolchains, (of_session.unwrap_or(effective), changeable));
+    let search = Search::of(env.get("PATH"), toolchains, (of_session.unwrap_or(effective), changeable, host));
     let (path, path_left_out) = search.path(effective, although);
     // Of a part, what its session was asked for as well.
     let all = of_session.into_iter().chain([effective]);
@@ -55,8 +55,8 @@ pub(crate) fn collect(
         homes: homes.iter().map(HostPath::from).collect(),
         workspace,
         toolchains: search.toolchains,
-        etc: etc::readable(),
-        shared: search.shared,
+        etc: host.system().etc.clone(),
+        shared: host.system().shared.clone(),
         path,
         path_left_out,
         env,
@@ -134,19 +134,19 @@ fn real_path(path: &Path, changeable: &Changeable, is_followed: impl Fn(&Link) -
 type SearchPath = (Vec<HostPath>, Vec<(HostPath, LeftOut)>);
 
 /// Where programs are looked for by their names.
-pub(crate) struct Search {
+pub(crate) struct Search<'h> {
     /// The directories of PATH that exist, the path of each without links, and who may have planted programs there.
     directories: Vec<(HostPath, HostPath, Option<LeftOut>)>,
     toolchains: Vec<HostPath>,
     /// Parts of the system that are readable.
-    shared: Vec<Readable>,
+    shared: &'h [Readable],
 }
 
-impl Search {
+impl<'h> Search<'h> {
     fn of(
         given: Option<&HostPath>,
         toolchains: Vec<HostPath>,
-        (session, changeable): (&EffectiveSet, &Changeable),
+        (session, changeable, host): (&EffectiveSet, &Changeable, &'h HostView),
     ) -> Self {
         let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
         let (written, workspace) = (Written::by(session), Written(changeable.earlier().map(Standing::of).collect()));
@@ -169,13 +169,13 @@ impl Search {
             let planted = planted(&real);
             Some((HostPath::from(dir), HostPath::from(real), planted))
         });
-        Self { directories: directories.collect(), toolchains, shared: etc::shared() }
+        Self { directories: directories.collect(), toolchains, shared: &host.system().shared }
     }
 
     /// Path as for a session with these rights, and for its tools.
-    pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable, homes: &Homes) -> Self {
-        let toolchains = home().map(|home| self::toolchains(&home, changeable, homes).0).unwrap_or_default();
-        Self::of(environment().get("PATH"), toolchains, (session, changeable))
+    pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable, host: &'h HostView) -> Self {
+        let toolchains = home().map(|home| self::toolchains(&home, changeable, host.homes()).0).unwrap_or_default();
+        Self::of(environment().get("PATH"), toolchains, (session, changeable, host))
     }
 
     /// The directories that programs may be read from, and that neither the session can write nor an earlier one of the same

@@ -3,13 +3,18 @@
 //! A grant of a home directory is a grant of the keys in it, and seldom what was meant: somebody forgot to go to the project
 //! first. It is refused as a grant of `/` is, and told by what a directory is, not by its name.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_worker::mountinfo;
+use callgate_worker::way::Id;
 
 use crate::host::{self, identity_of};
+use crate::mounts::MountTable;
 
 /// Names directly in a home directory that hold what opens other doors. (A project has an `.npmrc` or `.env` as well,
 /// so that these tell nothing.)
@@ -54,34 +59,59 @@ impl std::fmt::Display for Home {
     }
 }
 
-/// The home directories of this host's people.
-pub(crate) struct Homes(Vec<PathBuf>);
+/// The home directories of this host's people, as they were looked at once.
+#[derive(Debug)]
+pub(crate) struct Homes(Vec<HomeDirectory>);
+
+/// A home directory by one of its names.
+#[derive(Debug)]
+struct HomeDirectory {
+    path: PathBuf,
+    /// Identities of itself, the first, and of the directories above it.
+    chain: Vec<Option<Id>>,
+}
+
+impl HomeDirectory {
+    fn at(path: PathBuf) -> Self {
+        Self { chain: path.ancestors().map(identity_of).collect(), path }
+    }
+}
 
 impl Homes {
-    /// That of whoever runs this, by HOME and by the user database, and those of all who can log in.
-    pub(crate) fn find() -> Self {
-        let users = host::text_of(Path::new("/etc/passwd"), LONGEST).unwrap_or_default();
+    /// Finds that of whoever runs this, by HOME and by the user database, and those of all who can log in.
+    ///
+    /// # Errors
+    /// The reason why the user database cannot be read. A host that has none has no other users.
+    pub(crate) fn find(mounts: &MountTable) -> io::Result<Self> {
+        let users = match host::bytes_of(Path::new("/etc/passwd"), LONGEST) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            users => users?,
+        };
         let own = rustix::process::getuid().as_raw();
-        let all = host::home().into_iter().chain(users.lines().filter_map(|line| home_in(line, own)));
+        let in_database = users.split(|byte| *byte == b'\n').filter_map(|line| home_in(line, own));
+        let all = host::home().into_iter().chain(in_database);
         let found = all.filter_map(|home| std::fs::canonicalize(home).ok()).filter(|home| home != Path::new("/"));
         // Where the mounts cannot be read, a session is refused for its names.
-        let mounts = mountinfo::read().unwrap_or_default();
-        Self(found.flat_map(|home| [mountinfo::other_names(&mounts, &home), vec![home]].concat()).collect())
+        let mounts = mounts.known().unwrap_or_default();
+        Ok(Self::of(found.flat_map(|home| [mountinfo::other_names(mounts, &home), vec![home]].concat())))
+    }
+
+    fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(paths.into_iter().map(HomeDirectory::at).collect())
     }
 
     /// Each of them, by every name that it has.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(PathBuf::as_path)
+        self.0.iter().map(|home| home.path.as_path())
     }
 
     /// Finding whether a directory is a home, holds one or is like one.
     pub(crate) fn found_in(&self, directory: &Path) -> Option<Home> {
         // By any name that leads there: a link, a bind mount.
         let identity = identity_of(directory)?;
-        let above = |home: &PathBuf| home.ancestors().any(|part| identity_of(part) == Some(identity));
-        match self.0.iter().find(|home| above(home)) {
-            Some(home) if identity_of(home) == Some(identity) => Some(Home::Itself),
-            Some(home) => Some(Home::Above(home.clone())),
+        match self.0.iter().find(|home| home.chain.contains(&Some(identity))) {
+            Some(home) if home.chain.first() == Some(&Some(identity)) => Some(Home::Itself),
+            Some(home) => Some(Home::Above(home.path.clone())),
             None => {
                 let is_there = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
                 KEYS.iter().find(is_there).map(|name| Home::Keys(name))
@@ -102,12 +132,14 @@ impl Homes {
 const LONGEST: u64 = 4 * 1024 * 1024;
 
 /// The home directory of a line of passwd(5), if it is a person's: root's, one's own, or that of somebody with a shell.
-fn home_in(line: &str, own: u32) -> Option<PathBuf> {
-    let fields: Vec<&str> = line.split(':').collect();
+fn home_in(line: &[u8], own: u32) -> Option<PathBuf> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
     let [_, _, uid, _, _, home, shell] = fields.as_slice() else { return None };
-    let uid: u32 = uid.parse().ok()?;
-    let logs_in = uid >= 1000 && !(shell.ends_with("/nologin") || shell.ends_with("/false"));
-    (uid == 0 || uid == own || logs_in).then(|| PathBuf::from(home)).filter(|home| home.is_absolute())
+    let uid: u32 = std::str::from_utf8(uid).ok()?.parse().ok()?;
+    let logs_in = uid >= 1000 && !(shell.ends_with(b"/nologin") || shell.ends_with(b"/false"));
+    (uid == 0 || uid == own || logs_in)
+        .then(|| PathBuf::from(OsStr::from_bytes(home)))
+        .filter(|home| home.is_absolute())
 }
 
 #[cfg(test)]
@@ -127,8 +159,15 @@ mod tests {
             ("odd:x:1000", None),
             ("u:x:1000:1000::relative:/bin/sh", None),
         ] {
-            assert_eq!(home_in(line, 7), home.map(PathBuf::from), "{line}");
+            assert_eq!(home_in(line.as_bytes(), 7), home.map(PathBuf::from), "{line}");
         }
+    }
+
+    /// A name that is not UTF-8 hides no home: any user may give themselves one (chfn(1)).
+    #[test]
+    fn a_line_of_the_user_database_is_bytes() {
+        let line = b"m:x:1000:1000:M\xfcller:/home/m\xfc:/bin/sh";
+        assert_eq!(home_in(line, 7).unwrap().as_os_str().as_bytes(), b"/home/m\xfc");
     }
 
     #[test]
@@ -137,10 +176,10 @@ mod tests {
         let (home, project) = (place.path().join("u"), place.path().join("u/project"));
         std::fs::create_dir_all(&project).unwrap();
         std::os::unix::fs::symlink(&home, place.path().join("link")).unwrap();
-        let homes = Homes(vec![std::fs::canonicalize(&home).unwrap()]);
+        let homes = Homes::of([std::fs::canonicalize(&home).unwrap()]);
         assert_eq!(homes.found_in(&home), Some(Home::Itself));
         assert_eq!(homes.found_in(&place.path().join("link")), Some(Home::Itself));
-        assert_eq!(homes.found_in(place.path()), Some(Home::Above(homes.0[0].clone())));
+        assert_eq!(homes.found_in(place.path()), Some(Home::Above(homes.0[0].path.clone())));
         assert_eq!(homes.found_in(&project), None);
         std::fs::create_dir(project.join(".aws")).unwrap();
         assert_eq!(homes.found_in(&project), Some(Home::Keys(".aws")));

@@ -187,9 +187,15 @@ pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
     }
 }
 
-/// Text of a regular file, to at most so many bytes. Opened without waiting: a FIFO that nobody writes would hold us
-/// for ever, and a device may have no end.
+/// Text of a regular file, to at most so many bytes. See [`bytes_of`].
 pub(crate) fn text_of(file: &Path, most: u64) -> std::io::Result<String> {
+    String::from_utf8(bytes_of(file, most)?)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+}
+
+/// Bytes of a regular file, to at most so many. Opened without waiting: a FIFO that nobody writes would hold us
+/// for ever, and a device may have no end.
+pub(crate) fn bytes_of(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -197,9 +203,9 @@ pub(crate) fn text_of(file: &Path, most: u64) -> std::io::Result<String> {
     if !opened.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
-    let mut text = String::new();
-    opened.take(most).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    opened.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Device and inode: what a directory is, whatever its name.

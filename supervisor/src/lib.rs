@@ -36,8 +36,10 @@ mod gate;
 mod gitconfig;
 mod home;
 mod host;
+mod host_view;
 mod id;
 mod inquiry;
+mod mounts;
 mod open_error;
 mod origin;
 mod owner;
@@ -84,7 +86,8 @@ pub use open_error::{OpenError, refuse_strangers};
 pub use origin::Origin;
 pub use place::TypedPath;
 pub use registry::{
-    Answering, Handler, HandlerCall, LeftOut, Registry, RegistryError, Skill, SkillLeftOut, Skills, Tool, ToolState,
+    Answering, Handler, HandlerCall, LeftOut, Registry, RegistryError, Schema, Skill, SkillLeftOut, Skills, Tool,
+    ToolState,
 };
 pub use session::{
     AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, Coercion, Overflow, ReloadError,

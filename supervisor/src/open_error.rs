@@ -177,6 +177,9 @@ pub enum OpenError {
     /// Credentials cannot be handed over to who adds them to requests.
     #[error("hand the credentials over")]
     Sealed(#[source] std::io::Error),
+    /// The user database cannot be read, so that it is unknown which directories are homes.
+    #[error("read /etc/passwd, which has the home directories that no session is granted")]
+    Homes(#[source] std::io::Error),
     /// The kernel gave no random bytes.
     #[error("get random bytes")]
     Random(#[source] std::io::Error),

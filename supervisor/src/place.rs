@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{AskedFor, Extent, FsRule, Identity, Seen};
 use callgate_worker::asked::AskedPlaces;
-use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{FollowedPath, Id, Link};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::home::Homes;
 use crate::host;
+use crate::host_view::HostView;
+use crate::mounts::MountTable;
 use crate::owner::is_somebody;
 
 /// Who can have a path lead elsewhere, and is neither root nor the owner of what it leads to.
@@ -154,14 +155,14 @@ pub(crate) struct Changeable {
     /// Places that were asked for, and that only an earlier session may have been able to write.
     asked: AskedPlaces,
     /// By which each may have further names; without them anything may be one.
-    mounts: Option<Vec<Mount>>,
+    mounts: MountTable,
 }
 
 impl Changeable {
     /// `written` are the paths at or below which the session may change something, and `asked` those of which an earlier one
     /// could, that was asked for the same and bounded less.
     pub(crate) fn of<'a>(
-        homes: &Homes,
+        host: &HostView,
         held: impl IntoIterator<Item = &'a Place>,
         written: &[HostPath],
         asked: &[AskedFor],
@@ -172,18 +173,24 @@ impl Changeable {
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
-            paths.extend(place.repositories(homes));
+            paths.extend(place.repositories(host.homes()));
         }
         let ids_of = |paths: &[HostPath]| -> Vec<Id> {
             paths.iter().filter_map(|path| Some(FollowedPath::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
-        Self { ids, paths, written: written.len(), asked: AskedPlaces::of(asked, user), mounts: mountinfo::read().ok() }
+        let (asked, mounts) = (AskedPlaces::of(asked, user), host.mounts().clone());
+        Self { ids, paths, written: written.len(), asked, mounts }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = PathBuf> {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
+    }
+
+    /// Mounts by which places have further names.
+    pub(crate) fn mounts(&self) -> &MountTable {
+        &self.mounts
     }
 
     /// True if calls of an earlier session may have put something into a directory that was asked for the same and
@@ -194,8 +201,7 @@ impl Changeable {
 
     /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
     pub(crate) fn names(&self, place: &Path) -> Option<Vec<PathBuf>> {
-        let others = mountinfo::other_names(self.mounts.as_ref()?, place);
-        Some(std::iter::once(place.to_owned()).chain(others).collect())
+        self.mounts.names(place)
     }
 
     pub(crate) fn planted(&self, links: &[Link]) -> Option<PathBuf> {
@@ -436,7 +442,7 @@ mod tests {
             };
             look(
                 (&[], &unlinked),
-                &Changeable::of(&Homes::find(), [].iter(), &[], &[]),
+                &Changeable::of(&HostView::look().unwrap(), [].iter(), &[], &[]),
                 [&rule],
                 Identity { uid: 1, gid: 1 },
             )
@@ -512,7 +518,7 @@ mod tests {
         std::fs::rename(&ws, &aside).unwrap();
         std::fs::create_dir_all(ws.join("sub")).unwrap();
         assert!(!place.is_there());
-        let changeable = Changeable::of(&Homes::find(), [&place], &[], &[]);
+        let changeable = Changeable::of(&HostView::look().unwrap(), [&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
         let Looked { seen, real } =
             look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
@@ -539,8 +545,9 @@ mod tests {
         symlink("asked", top.join("spelt")).unwrap();
         let tree = |path: &Path| AskedFor { path: path.to_owned().into(), is_tree: true };
         let asked = vec![tree(&top.join("asked")), tree(&top.join("spelt"))];
-        let planted =
-            |asked: &[AskedFor], path: &Path| Changeable::of(&Homes::find(), [].iter(), &[], asked).follow(path).err();
+        let planted = |asked: &[AskedFor], path: &Path| {
+            Changeable::of(&HostView::look().unwrap(), [].iter(), &[], asked).follow(path).err()
+        };
         for name in ["asked/link", "asked/sub/link", "spelt/sub/link", "asked/../asked/link"] {
             let link = planted(&asked, &top.join(name)).unwrap_or_else(|| unreachable!("{name}"));
             assert!(link.ends_with("link"), "{name}: {link:?}");
@@ -553,23 +560,23 @@ mod tests {
         let single = [AskedFor { path: top.join("own/link").into(), is_tree: false }];
         assert_eq!(planted(&single, &top.join("own/link")), Some(top.join("own/link")));
         assert_eq!(planted(&single, &top.join("asked/link")), None);
-        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &single);
+        let changeable = Changeable::of(&HostView::look().unwrap(), [].iter(), &[], &single);
         assert!(changeable.asked(&top.join("own")) && !changeable.asked(&top.join("asked")), "where it is replaced");
         let everything = [tree(Path::new("/"))];
         assert_eq!(planted(&everything, &top.join("own/link")), Some(top.join("own/link")));
-        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &everything);
+        let changeable = Changeable::of(&HostView::look().unwrap(), [].iter(), &[], &everything);
         for (path, is_asked) in
             [("/", false), ("/usr", false), ("/usr/bin", false), ("/usr/local/bin", true), ("/srv", true)]
         {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
         // Of a tree above the system's, those themselves are nobody's that a session could be granted alone.
-        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &[tree(Path::new("/usr"))]);
+        let changeable = Changeable::of(&HostView::look().unwrap(), [].iter(), &[], &[tree(Path::new("/usr"))]);
         let may_write = rustix::process::geteuid().is_root();
         for (path, is_asked) in [("/usr", false), ("/usr/share", false), ("/usr/share/doc", may_write)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
-        let changeable = Changeable::of(&Homes::find(), [].iter(), &[], &[tree(Path::new("/usr/share/x"))]);
+        let changeable = Changeable::of(&HostView::look().unwrap(), [].iter(), &[], &[tree(Path::new("/usr/share/x"))]);
         for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
         }

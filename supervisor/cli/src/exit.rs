@@ -261,6 +261,7 @@ fn open_status(error: &OpenError) -> u8 {
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Store(store) => store_status(store),
         OpenError::Launcher(_)
+        | OpenError::Homes(_)
         | OpenError::Sealed(_)
         | OpenError::Random(_)
         | OpenError::Private(_)

@@ -48,7 +48,7 @@ pub(crate) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool, RegistryErr
          them. There are:{listed}"
     );
     let key = key(agents);
-    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Host(HostTool::Delegate(Delegation::Task)))?;
+    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Host(HostTool::Delegate(Delegation::Task)));
     // What subagents change, they change in their own sessions, each one thing at a time.
     Ok(tool.description(description).side_by_side().timeout(TIMEOUT).approval_key(key))
 }

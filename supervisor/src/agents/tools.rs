@@ -108,7 +108,7 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
     let one = result(&[ONE]);
     let swarm = result(&[SWARM]);
     let starts = |how, name, about: String, (parameters, output): (String, &str)| -> Result<Tool, RegistryError> {
-        let tool = Tool::bundled(name, (&about, &parameters, output), Executor::Host(HostTool::Delegate(how)))?;
+        let tool = Tool::written(name, (&about, &parameters, output), Executor::Host(HostTool::Delegate(how)))?;
         let key = key.clone();
         // As `task`: what subagents change, they change in their own sessions.
         Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| {
@@ -212,7 +212,7 @@ const SWARM: &str = r#"
 
 fn others() -> Result<Vec<Tool>, RegistryError> {
     let about = |act, name, about: &str, (parameters, output): (String, String)| -> Result<Tool, RegistryError> {
-        Tool::bundled(name, (about, &parameters, &output), Executor::Host(HostTool::Agents(act)))
+        Tool::written(name, (about, &parameters, &output), Executor::Host(HostTool::Agents(act)))
     };
     let looks = |tool: Tool| tool.subject(Subject::Think).side_by_side().ungated();
     let agents = r#""agents": { "type": "array", "items": { "type": "object" } }"#;
@@ -292,7 +292,7 @@ pub(crate) fn inbox() -> Result<Tool, RegistryError> {
     );
     let output = result(&[r#""messages": { "type": "array", "items": { "type": "string" } }"#]);
     let about = "Return what whoever started you has sent you since you last looked. Look now and then: a message may change your task.";
-    let tool = Tool::bundled(INBOX, (about, &parameters, &output), Executor::Host(HostTool::Agents(AgentsAct::Inbox)))?;
+    let tool = Tool::written(INBOX, (about, &parameters, &output), Executor::Host(HostTool::Agents(AgentsAct::Inbox)))?;
     Ok(tool.subject(Subject::Think).side_by_side().ungated())
 }
 

@@ -128,17 +128,17 @@ const TASKS: &str = r#"{
 pub(crate) fn tools() -> Result<Vec<Tool>, RegistryError> {
     let background = |act, name, contract| Tool::bundled(name, contract, Executor::Host(HostTool::Background(act)));
     Ok(vec![
-        background(BackgroundAct::Wait, "exec_shell_wait", (WAIT, WAIT_SCHEMA, DELTA))?
+        background(BackgroundAct::Wait, "exec_shell_wait", (WAIT, WAIT_SCHEMA, DELTA))
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),
-        background(BackgroundAct::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?
+        background(BackgroundAct::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))
             .subject(Subject::Execute)
             .kin(&[Kin::Bash]),
-        background(BackgroundAct::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))?
+        background(BackgroundAct::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))
             .subject(Subject::Note)
             .ungated(),
-        background(BackgroundAct::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))?
+        background(BackgroundAct::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),

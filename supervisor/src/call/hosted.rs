@@ -107,7 +107,7 @@ impl Session {
         let whole = |tool: &&Tool| {
             let mut whole = json!({ "id": tool.name, "description": tool.description, "parameters": tool.parameters });
             if let Some(output) = &tool.output_schema {
-                whole["output_schema"] = output.clone();
+                whole["output_schema"] = Value::clone(output);
             }
             whole
         };

@@ -17,6 +17,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::private::{is_out_of_reach, places};
 use crate::host;
+use crate::mounts::MountTable;
 use crate::place::{Changeable, Place, Stranger, Unusable};
 use crate::store::{DIRECTORY, KnownOutputs, names};
 
@@ -75,8 +76,8 @@ pub enum OutputsError {
 impl Outputs {
     /// Makes it where a session cannot write that may change what lies at or below `written`. `None` if there is no such
     /// place: then nothing that a result has no room for is kept.
-    pub(crate) fn make(owner: Identity, written: &[HostPath]) -> Option<Self> {
-        let places = places(owner, written).into_iter();
+    pub(crate) fn make(owner: Identity, written: &[HostPath], mounts: &MountTable) -> Option<Self> {
+        let places = places(owner, written, mounts).into_iter();
         places.filter(|place| place.to_str().is_some()).find_map(|place| Self::below(&place, owner).ok())
     }
 
@@ -97,13 +98,13 @@ impl Outputs {
         known: Option<&KnownOutputs>,
         beside: &Path,
         owner: Identity,
-        written: &[HostPath],
+        (written, mounts): (&[HostPath], &MountTable),
     ) -> Option<Self> {
-        if let Some(kept) = known.and_then(|known| Self::known(known, owner, written).ok()) {
+        if let Some(kept) = known.and_then(|known| Self::known(known, owner, (written, mounts)).ok()) {
             return Some(kept);
         }
         let own = Some(beside.to_owned()).filter(|_| owner.uid == rustix::process::geteuid().as_raw());
-        let mut places = own.into_iter().chain(places(owner, written)).filter(|place| place.to_str().is_some());
+        let mut places = own.into_iter().chain(places(owner, written, mounts)).filter(|place| place.to_str().is_some());
         places.find_map(|place| {
             let (path, directory) = new_directory(&place, owner).ok()?;
             let held = rustix::io::dup(&directory).ok()?;
@@ -117,10 +118,11 @@ impl Outputs {
         })
     }
 
-    fn known(known: &KnownOutputs, owner: Identity, written: &[HostPath]) -> io::Result<Self> {
+    fn known(known: &KnownOutputs, owner: Identity, (written, mounts): (&[HostPath], &MountTable)) -> io::Result<Self> {
         let held = known.open()?;
         let stat = rustix::fs::fstat(&held)?;
-        if stat.st_uid != owner.uid || stat.st_mode & 0o077 != 0 || !is_out_of_reach(Path::new(&known.path), written) {
+        let is_ours = stat.st_uid == owner.uid && stat.st_mode & 0o077 == 0;
+        if !is_ours || !is_out_of_reach(Path::new(&known.path), written, mounts) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let (mut used, mut made) = (0u64, 0u64);
@@ -164,7 +166,7 @@ impl Outputs {
         })?;
         rustix::fs::accessat(&place, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|e| OutputsError::Open(e.into()))?;
-        if !is_out_of_reach(place.path().as_path(), written) {
+        if !is_out_of_reach(place.path().as_path(), written, changeable.mounts()) {
             return Err(OutputsError::Written);
         }
         if let Some(link) = place.planted_link(changeable) {
@@ -294,21 +296,21 @@ mod tests {
 
     #[test]
     fn a_place_that_can_be_written_is_passed_over() {
-        let default = Outputs::make(me(), &[]).unwrap();
+        let default = Outputs::make(me(), &[], &MountTable::read()).unwrap();
         assert!(Path::new(&default.path).starts_with(fs::canonicalize(std::env::temp_dir()).unwrap()));
         assert_eq!(fs::metadata(&default.path).unwrap().permissions().mode() & 0o7777, 0o700);
         let temp = HostPath::from(std::env::temp_dir());
         // Also what is not there yet: the directory above it is what may be written.
         for written in [temp.clone(), HostPath::from(temp.as_path().join("no/such/directory"))] {
-            let other = Outputs::make(me(), &[written]).unwrap();
+            let other = Outputs::make(me(), &[written], &MountTable::read()).unwrap();
             assert!(!Path::new(&other.path).starts_with(&temp), "{}", other.path);
             let path = other.path.clone();
             drop(other);
             assert!(fs::metadata(path).is_err(), "an unused one is removed");
         }
-        assert!(Outputs::make(me(), &["/".into()]).is_none());
+        assert!(Outputs::make(me(), &["/".into()], &MountTable::read()).is_none());
         let beside = tempfile::tempdir().unwrap();
-        let same = Outputs::make(me(), &[beside.path().into()]).unwrap();
+        let same = Outputs::make(me(), &[beside.path().into()], &MountTable::read()).unwrap();
         assert!(Path::new(&same.path).starts_with(&temp), "the control: another directory there is no hindrance");
     }
 
@@ -338,7 +340,7 @@ mod tests {
 
     #[test]
     fn files_are_new_and_end_at_the_quota() {
-        let outputs = Outputs::make(me(), &[]).unwrap();
+        let outputs = Outputs::make(me(), &[], &MountTable::read()).unwrap();
         outputs.left.store(10, Ordering::Relaxed);
         let mut first = outputs.create("bash").unwrap();
         first.add(b"1234");

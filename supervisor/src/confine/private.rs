@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
 use callgate_worker::directory::{OWN_PREFIX, open_trusted};
-use callgate_worker::mountinfo;
 
 use crate::host;
+use crate::mounts::MountTable;
 
 /// There can be no private directory.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +24,13 @@ pub(crate) enum PrivateError {
 ///
 /// It lies where the session cannot put something else in its place, if there is such a place. If not, the system's
 /// temporary directory is as good as any: the processes of callgate hold it by descriptor.
-pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result<PathBuf, PrivateError> {
-    let place = places(owner, written).into_iter().next();
-    let place = match place.or_else(|| places(owner, &[]).into_iter().next()) {
+pub(crate) fn private_directory(
+    owner: Identity,
+    written: &[HostPath],
+    mounts: &MountTable,
+) -> Result<PathBuf, PrivateError> {
+    let place = places(owner, written, mounts).into_iter().next();
+    let place = match place.or_else(|| places(owner, &[], mounts).into_iter().next()) {
         Some(place) => place,
         None => host::temporary().map_err(|(path, source)| PrivateError::NoTemporary { path, source })?,
     };
@@ -35,20 +39,20 @@ pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result
 
 /// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below
 /// `written`: the system's own first. Where a process makes directories there for another user, nobody else can do so either.
-pub(super) fn places(owner: Identity, written: &[HostPath]) -> Vec<PathBuf> {
+pub(super) fn places(owner: Identity, written: &[HostPath], mounts: &MountTable) -> Vec<PathBuf> {
     let places = [std::env::temp_dir(), "/var/tmp".into(), "/run".into()];
     let gives = rustix::process::geteuid().as_raw() != owner.uid;
     let is_trusted = |place: &Path| !gives || open_trusted(place).is_ok();
     let places = places.iter().filter_map(|place| std::fs::canonicalize(place).ok());
-    places.filter(|place| is_out_of_reach(place, written) && is_trusted(place)).collect()
+    places.filter(|place| is_out_of_reach(place, written, mounts) && is_trusted(place)).collect()
 }
 
 /// True if a session that may change what lies at or below `written` can neither replace this directory, nor what lies
 /// in it.
-pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath]) -> bool {
+pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath], mounts: &MountTable) -> bool {
     let written: Vec<_> = written.iter().filter_map(nearest).collect();
     // The place of a mount is where its source is as well.
-    let Ok(names) = mountinfo::names(&std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned())) else {
+    let Some(names) = mounts.names(&std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned())) else {
         return false;
     };
     names

@@ -73,7 +73,7 @@ pub(super) fn bash() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let tool =
-        Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(ProgramTool::Plain(Arc::new(Bash))))?;
+        Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(ProgramTool::Plain(Arc::new(Bash))));
     Ok(tool.requires(requires))
 }
 

@@ -49,7 +49,7 @@ pub(super) fn mysql() -> Result<Tool, RegistryError> {
 fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
     let texts = (contract.description, contract.schema, contract.output);
     let worker = WorkerTool::new(Query(dialect)).first(First::Statement(dialect));
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker))?;
+    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker));
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
     Ok(tool.subject(Subject::Query).limits(limits))
 }

@@ -11,7 +11,7 @@ use callgate_policy::tool::Subject;
 use super::declared::{BESIDE, Declaration, Declared};
 use super::directory::Directory;
 use super::executor::{Executor, ProgramTool};
-use super::{Origin, Tool};
+use super::{Origin, Schema, Tool};
 
 impl Declaration {
     /// The tool, once its files have been read: `digests` has the digest of each, and `digest` that of all together.
@@ -48,7 +48,7 @@ impl Declaration {
             .subject(Subject::Execute)
             // An answer is for what the tool was: with another definition it is another key.
             .approval_key(move |args| format!("{} (definition {suffix})", key.render(&name, args)));
-        tool.output_schema.clone_from(&self.output_schema);
+        tool.output_schema = self.output_schema.clone().map(Schema::from);
         tool.timeout = self.timeout;
         tool.gated = self.gated;
         tool.deferred = self.deferred;

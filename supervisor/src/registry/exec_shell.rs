@@ -113,7 +113,7 @@ pub(super) fn exec_shell() -> Result<Tool, RegistryError> {
         "exec_shell",
         (DESCRIPTION, SCHEMA, OUTPUT),
         Executor::Program(ProgramTool::Interactive(Arc::new(ExecShell))),
-    )?;
+    );
     Ok(tool.subject(Subject::Execute).requires(requires).kin(&[Kin::Bash]))
 }
 

@@ -70,7 +70,7 @@ pub(super) fn file_tool(contract: &'static Contract, worker: WorkerTool) -> Resu
     let texts = (contract.description, contract.schema, contract.output);
     // The one that makes new files alone is the same tool to whoever calls it.
     let name = if contract.name == write_tool::CREATE { write_tool::CONTRACT.name } else { contract.name };
-    Ok(Tool::bundled(name, texts, Executor::Worker(worker))?.requires(requires))
+    Ok(Tool::bundled(name, texts, Executor::Worker(worker)).requires(requires))
 }
 
 /// A tool whose argument `path` names its file or tree.

@@ -36,7 +36,7 @@ pub(super) fn lsp() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { fs: files::reads_everything(NAME)?, shell, ..RequirementSet::default() };
     let texts = (CONTRACT.description, CONTRACT.schema, CONTRACT.output);
-    let tool = Tool::bundled(NAME, texts, Executor::Program(ProgramTool::Server(Arc::new(Lsp))))?;
+    let tool = Tool::bundled(NAME, texts, Executor::Program(ProgramTool::Server(Arc::new(Lsp))));
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
     Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }

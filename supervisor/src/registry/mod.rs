@@ -24,6 +24,7 @@ mod pdf;
 mod prepare;
 mod repositories;
 mod run_tests;
+mod schema;
 mod searches;
 mod services;
 mod surface;
@@ -60,6 +61,7 @@ pub(crate) use pdf::{instead_of_read, is_one as is_a_pdf, read_pdf};
 pub(crate) use prepare::{Attempt, Context, Prepared, ReadFirst, ReadsDocument, input, started};
 pub(crate) use repositories::versions;
 pub(crate) use run_tests::{MARKERS, RUNNER};
+pub use schema::Schema;
 pub(crate) use services::{Azure, Rlm, TOKEN};
 pub(crate) use surface::{TASKS, Understood, further as of_surface};
 pub use tool::Tool;
@@ -160,7 +162,7 @@ impl Registry {
                 }
             }
             if tool.subject == Subject::Execute {
-                let mut parameters = tool.parameters.clone();
+                let mut parameters = serde_json::Value::clone(&tool.parameters);
                 bash::tell_defaults(&mut parameters, profile);
                 *tool = tool.clone().parameters(parameters);
             }

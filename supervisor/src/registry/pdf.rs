@@ -76,7 +76,7 @@ pub(crate) fn read_pdf() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd, args: None }];
     let requires = RequirementSet { fs: files::reads_everything("read_pdf")?, shell, ..RequirementSet::default() };
     let texts = (DESCRIPTION, SCHEMA, OUTPUT);
-    let tool = Tool::bundled("read_pdf", texts, Executor::Program(ProgramTool::Document(Arc::new(ReadPdf))))?;
+    let tool = Tool::bundled("read_pdf", texts, Executor::Program(ProgramTool::Document(Arc::new(ReadPdf))));
     let limits = Limits { memory: Some(MEMORY), output: Some(TEXT), ..Limits::default() };
     Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }

@@ -124,7 +124,7 @@ fn repo_clone() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: git, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let texts = (CLONE, CLONE_SCHEMA, super::bash::OUTPUT);
-    Ok(Tool::bundled("repo_clone", texts, Executor::Program(ProgramTool::Plain(Arc::new(Clone))))?
+    Ok(Tool::bundled("repo_clone", texts, Executor::Program(ProgramTool::Plain(Arc::new(Clone))))
         .requires(requires)
         .timeout(Duration::from_secs(600))
         .kin(&[Kin::Bash]))

@@ -71,7 +71,7 @@ pub(super) fn run_tests() -> Result<Tool, RegistryError> {
         "run_tests",
         (DESCRIPTION, SCHEMA, OUTPUT),
         Executor::Program(ProgramTool::Tests(Arc::new(RunTests))),
-    )?;
+    );
     Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT).kin(&[Kin::Bash]))
 }
 

@@ -143,9 +143,9 @@ pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
     let contract = &azure::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
     let worker = WorkerTool { credential: azure.credential(), ..WorkerTool::new(Arc::clone(&azure)) };
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker))?;
+    let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker));
     let all = tool.parameters.clone();
-    let mut shown = all.clone();
+    let mut shown = Value::clone(&all);
     if azure.reads_only {
         // What a call of one that is not shown hears is said by the tool, with the reason.
         let reads = AzureOperation::ALL.into_iter().filter(|operation| !operation.changes()).map(AzureOperation::name);
@@ -194,8 +194,8 @@ pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let contract = &rlm::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
     let executor = Executor::Worker(WorkerTool::new(Arc::clone(&rlm)));
-    let tool = Tool::bundled(contract.name, texts, executor)?;
-    let mut parameters = tool.parameters.clone();
+    let tool = Tool::bundled(contract.name, texts, executor);
+    let mut parameters = Value::clone(&tool.parameters);
     parameters["properties"]["model"]["default"] = rlm.0.model.as_str().into();
     let tool = tool.parameters(parameters);
     Ok(tool.subject(Subject::Fetch).ungated().side_by_side())

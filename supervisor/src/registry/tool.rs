@@ -1,7 +1,7 @@
 //! A tool: what it publishes, and who carries its calls out.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::envelope::Coerced;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::executor::{Executor, Handler, HostTool, ProgramTool};
 use super::kin::Kin;
 use super::prepare::{Argv, Prepare};
+use super::schema::Schema;
 use super::surface::{Face, Shape, Shown, Understood};
 use super::{Declared, RegistryError, coerce};
 use crate::origin::Origin;
@@ -35,9 +36,9 @@ pub struct Tool {
     /// Prose for the model to decide on (S0-3).
     pub description: String,
     /// JSON Schema 2020-12 of the arguments (S0-4).
-    pub parameters: Value,
+    pub parameters: Schema,
     /// JSON Schema 2020-12 of the result's `data`, given to the model with the tool (S1-34).
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<Schema>,
     /// Requirements that the tool adds to a session's (S0-5, S0-8).
     pub requires: RequirementSet,
     /// Subject of its calls. Rules, profiles, modes and watchdogs go by this and by what a call needs.
@@ -61,13 +62,11 @@ pub struct Tool {
     /// The most that its calls may change, if the session's profile leaves less than the subject says.
     pub(super) narrowed: Option<Changes>,
     /// Schema that its arguments are compared with, if that is not its own.
-    compared: Option<Value>,
+    compared: Option<Schema>,
     /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
     pub(super) shows: Option<u64>,
     /// How it is seen, if that is by another surface than the locked one.
     shown: Option<Shown>,
-    /// Built when first used: it takes longer than most calls, and `run` needs none.
-    validator: OnceLock<Arc<jsonschema::Validator>>,
 }
 
 impl fmt::Debug for Tool {
@@ -76,13 +75,16 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// Parameters of a tool that takes none.
+const NOTHING: &str = r#"{ "type": "object", "additionalProperties": false }"#;
+
 impl Tool {
     pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
         Self {
             name: name.into(),
             origin,
             description: String::new(),
-            parameters: serde_json::json!({ "type": "object", "additionalProperties": false }),
+            parameters: Schema::bundled(NOTHING),
             output_schema: None,
             requires: RequirementSet::default(),
             subject: Subject::default(),
@@ -99,7 +101,6 @@ impl Tool {
             compared: None,
             shows: None,
             shown: None,
-            validator: OnceLock::new(),
         }
     }
 
@@ -134,17 +135,31 @@ impl Tool {
     /// One of callgate's own, with its contract as text.
     pub(crate) fn bundled(
         name: &'static str,
+        (description, parameters, output): (&'static str, &'static str, &'static str),
+        executor: Executor,
+    ) -> Self {
+        let schemas = (Schema::bundled(parameters), Schema::bundled(output));
+        Self::own(name, description, schemas, executor)
+    }
+
+    /// One of callgate's own, with a contract that was written for this session.
+    pub(crate) fn written(
+        name: &'static str,
         (description, parameters, output): (&str, &str, &str),
         executor: Executor,
     ) -> Result<Self, RegistryError> {
-        let schema = |text: &str| -> Result<Value, RegistryError> {
-            serde_json::from_str(text)
-                .map_err(|error| RegistryError::Schema { tool: name.to_owned(), reason: error.to_string() })
+        let schema = |text: &str| -> Result<Schema, RegistryError> {
+            let value: Value = serde_json::from_str(text)
+                .map_err(|error| RegistryError::Schema { tool: name.to_owned(), reason: error.to_string() })?;
+            Ok(value.into())
         };
+        Ok(Self::own(name, description, (schema(parameters)?, schema(output)?), executor))
+    }
+
+    fn own(name: &'static str, description: &str, (parameters, output): (Schema, Schema), executor: Executor) -> Self {
         let subject = Subject::of_locked(name).unwrap_or_default();
-        let (parameters, output) = (schema(parameters)?, schema(output)?);
         let tool = Self { subject, ..Self::new(name, Origin::Bundled, executor) };
-        Ok(tool.description(description).parameters(parameters).output_schema(output))
+        tool.description(description).parameters(parameters).output_schema(output)
     }
 
     /// With prose for the model.
@@ -155,14 +170,14 @@ impl Tool {
 
     /// With arguments of this JSON Schema. [`Registry::add`](super::Registry::add) refuses one that is not valid.
     #[must_use]
-    pub fn parameters(self, parameters: Value) -> Self {
-        Self { parameters, validator: OnceLock::new(), ..self }
+    pub fn parameters(self, parameters: impl Into<Schema>) -> Self {
+        Self { parameters: parameters.into(), ..self }
     }
 
     /// With results of this JSON Schema.
     #[must_use]
-    pub fn output_schema(self, schema: Value) -> Self {
-        Self { output_schema: Some(schema), ..self }
+    pub fn output_schema(self, schema: impl Into<Schema>) -> Self {
+        Self { output_schema: Some(schema.into()), ..self }
     }
 
     /// With what it requires of a session.
@@ -223,8 +238,8 @@ impl Tool {
     /// With arguments that are compared with this JSON Schema, in place of the one that is published: for one that a stranger
     /// wrote, which may cost any time to compare with.
     #[must_use]
-    pub fn compared_with(self, schema: Value) -> Self {
-        Self { compared: Some(schema), validator: OnceLock::new(), ..self }
+    pub fn compared_with(self, schema: impl Into<Schema>) -> Self {
+        Self { compared: Some(schema.into()), ..self }
     }
 
     /// With answers that are shown up to this many bytes of JSON. At most 4 MiB are.
@@ -281,7 +296,7 @@ impl Tool {
         }
         if let Some(parameters) = face.schema() {
             seen.compared = Some(self.compared().clone());
-            seen.parameters = parameters;
+            seen.parameters = parameters.into();
         }
         if face.shape != Shape::AsItIs {
             seen.output_schema = None;
@@ -297,8 +312,7 @@ impl Tool {
         let Some(shown) = &self.shown else {
             return Ok(Understood::of(args));
         };
-        let seen = self.built(&shown.validator, &self.parameters)?;
-        self.compare(seen, &self.parameters, &args)?;
+        self.compare(&self.parameters, &args)?;
         shown.understand(args)
     }
 
@@ -380,10 +394,13 @@ impl Tool {
     /// # Errors
     /// The message, for the model.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
-        self.compare(self.validator()?, self.compared(), args)
+        self.compare(self.compared(), args)
     }
 
-    fn compare(&self, validator: &jsonschema::Validator, schema: &Value, args: &Value) -> Result<(), String> {
+    fn compare(&self, schema: &Schema, args: &Value) -> Result<(), String> {
+        let validator = schema
+            .validator()
+            .map_err(|error| format!("the parameters of `{}` are not a JSON Schema: {error}", self.name))?;
         if validator.is_valid(args) {
             return Ok(());
         }
@@ -408,10 +425,10 @@ impl Tool {
     /// Compares a result with the schema that the tool publishes, if it does.
     pub(crate) fn validate_result(&self, data: &Value) -> Result<(), String> {
         let Some(schema) = &self.output_schema else { return Ok(()) };
-        let built = jsonschema::options()
-            .build(schema)
-            .map_err(|e| format!("the output schema of `{}` is not a JSON Schema: {e}", self.name))?;
-        let Err(error) = built.validate(data) else { return Ok(()) };
+        let validator = schema
+            .validator()
+            .map_err(|error| format!("the output schema of `{}` is not a JSON Schema: {error}", self.name))?;
+        let Err(error) = validator.validate(data) else { return Ok(()) };
         let place = error.instance_path().to_string();
         let at = if place.is_empty() { String::new() } else { format!(" at `{place}`") };
         Err(format!(
@@ -428,26 +445,8 @@ impl Tool {
     }
 
     /// Schema that its arguments are compared with.
-    fn compared(&self) -> &Value {
+    fn compared(&self) -> &Schema {
         self.compared.as_ref().unwrap_or(&self.parameters)
-    }
-
-    fn validator(&self) -> Result<&jsonschema::Validator, String> {
-        self.built(&self.validator, self.compared())
-    }
-
-    fn built<'a>(
-        &self,
-        validator: &'a OnceLock<Arc<jsonschema::Validator>>,
-        schema: &Value,
-    ) -> Result<&'a jsonschema::Validator, String> {
-        if let Some(validator) = validator.get() {
-            return Ok(validator);
-        }
-        let built = jsonschema::options()
-            .build(schema)
-            .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.name))?;
-        Ok(validator.get_or_init(|| Arc::new(built)))
     }
 
     /// Check that its contract can be published.
@@ -460,10 +459,13 @@ impl Tool {
         if !self.parameters.is_object() {
             return Err(bad("they are not an object".to_owned()));
         }
-        self.validator().map_err(bad)?;
+        let of_parameters =
+            |error: &str| bad(format!("the parameters of `{}` are not a JSON Schema: {error}", self.name));
+        self.compared().validator().map_err(of_parameters)?;
         let Some(output) = &self.output_schema else { return Ok(()) };
-        let of_output = |reason: String| RegistryError::OutputSchema { tool: self.name.clone(), reason };
-        jsonschema::options().build(output).map(drop).map_err(|error| of_output(error.to_string()))
+        let of_output =
+            |reason: &str| RegistryError::OutputSchema { tool: self.name.clone(), reason: reason.to_owned() };
+        output.validator().map(drop).map_err(of_output)
     }
 }
 

@@ -23,7 +23,7 @@ const READING: Duration = Duration::from_secs(15);
 pub(super) fn web_fetch() -> Result<Tool, RegistryError> {
     let contract = &fetch::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(WorkerTool::new(Fetch).then(Then::Redirect)))?
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(WorkerTool::new(Fetch).then(Then::Redirect)))
         .side_by_side())
 }
 
@@ -32,7 +32,7 @@ pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError>
     let contract = &search::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
     let worker = WorkerTool::new(Search(Arc::clone(&searches))).then(Then::NextProvider(searches));
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker))?.side_by_side())
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker)).side_by_side())
 }
 
 /// Message about `web_search` where nobody can be asked.

@@ -24,6 +24,7 @@ use super::written::{chosen_by_calls, replaced_by_calls};
 use super::{Session, SessionSpec};
 use crate::agents::kept::KeptAgent;
 use crate::agents::tools::INBOX;
+use crate::mounts::MountTable;
 use crate::open_error::OpenError;
 use crate::place::Place;
 use crate::registry::hosted::skill;
@@ -152,7 +153,7 @@ impl Session {
 
     /// Reason why calls of its ancestors, or its own, would choose what this program is.
     pub(crate) fn chosen_by_calls(&self, program: &HostPath) -> Option<String> {
-        chosen_by_calls(program, self.most(), &self.sandbox.facts.path)
+        chosen_by_calls(program, self.most(), &self.sandbox.facts.path, &MountTable::read())
     }
 
     /// Reason why calls of this session would choose what a command is that another session starts: its program, or a
@@ -170,8 +171,9 @@ impl Session {
         other: &Self,
     ) -> Option<String> {
         let (program, arguments) = argv.split_first()?;
+        let mounts = MountTable::read();
         let path = |word: &OsStr| HostPath::from(PathBuf::from(word));
-        if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.sandbox.facts.path) {
+        if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.sandbox.facts.path, &mounts) {
             return Some(why);
         }
         arguments.iter().chain(variables).find_map(|word| {
@@ -190,7 +192,7 @@ impl Session {
             });
             named.map(|place| format!("{} names {place}, where calls may write", word.display())).or_else(|| {
                 let is_there = Path::new(value).is_absolute() && std::fs::symlink_metadata(value).is_ok();
-                is_there.then(|| replaced_by_calls(&path(value), self.most()))?
+                is_there.then(|| replaced_by_calls(&path(value), self.most(), &mounts))?
             })
         })
     }

@@ -50,6 +50,7 @@ use crate::confine::{Launcher, Stdio, Terminal, TerminalError, WindowSize};
 use crate::etc;
 use crate::gate::Gate;
 use crate::host;
+use crate::mounts::MountTable;
 use crate::place::Place;
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
@@ -104,7 +105,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::Place`](crate::StoreError::Place) if that cannot be told.
     pub fn reaches(&self, path: &std::path::Path) -> Result<Option<std::path::PathBuf>, crate::StoreError> {
-        crate::store::reached(path, &self.effective)
+        crate::store::reached(path, &self.effective, &MountTable::read())
     }
 
     /// Rights in force.

@@ -24,7 +24,6 @@ use crate::confine::{Opened, private_directory};
 use crate::error::CallError;
 use crate::facts;
 use crate::gate::execs::Watching;
-use crate::home::Homes;
 use crate::open_error::OpenError;
 use crate::place;
 use crate::registry::Tool;
@@ -80,13 +79,12 @@ impl Session {
         let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {
-                let path = private_directory(identity, &written)
+                let path = private_directory(identity, &written, self.sandbox.host.mounts())
                     .map_err(|error| CallError::Tool(with_causes(&OpenError::from(error))))?;
                 PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
-        let homes = Homes::find();
         let mut facts = facts::collect(
             (strength, Calls::One),
             self.sandbox.facts.landlock_abi,
@@ -94,7 +92,7 @@ impl Session {
             private,
             self.sandbox.facts.workspace.clone(),
             (own, Some(self.family.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
-            (&self.sandbox.changeable, &homes),
+            (&self.sandbox.changeable, &self.sandbox.host),
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
@@ -124,7 +122,7 @@ impl Session {
                 })?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
         let most = |path: &Path| self.sandbox.looked.real(path).or_else(|| real_path(path));
-        let barred = Barred { allow_home: false, homes: &homes, user_tools: None, store: None };
+        let barred = Barred { allow_home: false, host: &self.sandbox.host, user_tools: None, store: None };
         let refused = match leads_out(own, |path| looked.real(path), most) {
             Some(error) => Err(error),
             None => barred.refuse(&own.led_to(|path| looked.real(path))),

@@ -8,6 +8,7 @@ use callgate_policy::plan::compile::HostFacts;
 
 use crate::confine::{Opened, Outputs};
 use crate::gate::execs::Watching;
+use crate::host_view::HostView;
 use crate::place::{Changeable, Looked, Place};
 
 /// Confined processes of a session, and what they are confined to.
@@ -27,6 +28,8 @@ pub(crate) struct Sandbox {
     pub(crate) plan: SessionPlan,
     /// Held, to notice one that is replaced.
     pub(super) roots: Vec<Place>,
+    /// Facts about the host that the session was opened with.
+    pub(super) host: HostView,
     /// Places where calls may have put links.
     pub(super) changeable: Changeable,
     /// Places that are granted because they were looked at, which was by no link.

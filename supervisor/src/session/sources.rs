@@ -15,7 +15,7 @@ use super::opening::Barred;
 use super::written::{real_path, rewritten, settle};
 use crate::causes::with_causes;
 use crate::facts::Search;
-use crate::home::Homes;
+use crate::host_view::HostView;
 use crate::open_error::OpenError;
 use crate::place::Changeable;
 use crate::registry::Hosted;
@@ -176,10 +176,13 @@ impl Sources {
                 "its `env` has {variable}, which [[net.credentials]] of the manifest keeps from programs; take it out of one of them"
             ));
         }
-        let homes = Homes::find();
-        let barred = Barred { allow_home: false, homes: &homes, user_tools: self.user.as_deref(), store: None };
+        let host = match HostView::look() {
+            Ok(host) => host,
+            Err(error) => return Some(with_causes(&OpenError::Homes(error))),
+        };
+        let barred = Barred { allow_home: false, host: &host, user_tools: self.user.as_deref(), store: None };
         let refused = barred.refuse(&part);
-        refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
+        refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part, host.mounts()))
     }
 }
 
@@ -199,21 +202,21 @@ fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
 pub(super) fn keep_what_is_their_own<C: Borrow<Changeable>>(
     registry: &mut Registry,
     effective: &EffectiveSet,
-    (variables, homes): (&Variables, &Homes),
+    (variables, host): (&Variables, &HostView),
     changeable: impl FnOnce() -> C,
 ) {
     if !registry.tools().any(|tool| tool.executor.declared().is_some()) {
         return;
     }
     // It looks at the way to each place, which is for those alone who have such tools.
-    let search = Search::of_tools(effective, changeable().borrow(), homes);
+    let search = Search::of_tools(effective, changeable().borrow(), host);
     registry.leave_out(|tool| {
-        rewritten(tool, effective).or_else(|| {
+        rewritten(tool, effective, host.mounts()).or_else(|| {
             let own = match part(tool, effective, variables) {
                 Ok(own) => own,
                 Err(error) => return Some(error.to_string()),
             };
-            let settled = settle(tool, (effective, &own), &search.path(&own, None).0);
+            let settled = settle(tool, (effective, &own), &search.path(&own, None).0, host.mounts());
             settled.err().or_else(|| leads_out(&own, real_path, real_path).map(|error| with_causes(&error)))
         })
     });

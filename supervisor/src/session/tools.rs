@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Session;
 use super::sources::{keep_what_is_their_own, keep_what_leads_nowhere};
-use crate::home::Homes;
 use crate::registry::{LeftOut, Registry, RegistryError, Tool, ToolState};
 use crate::trust::{Found as FoundProject, TrustError};
 
@@ -96,7 +95,12 @@ impl Session {
                 keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
             } else {
                 let changeable = || &self.sandbox.changeable;
-                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &Homes::find()), changeable);
+                keep_what_is_their_own(
+                    &mut registry,
+                    &self.effective,
+                    (&self.variables, &self.sandbox.host),
+                    changeable,
+                );
             }
             self.gate.rules_to_change().subjects = registry.subjects();
             Ok((registry, ()))

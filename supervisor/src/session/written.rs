@@ -16,6 +16,7 @@ use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, FollowedPath};
 
 use crate::host;
+use crate::mounts::MountTable;
 use crate::place;
 use crate::registry::{Executor, ProgramTool, Tool};
 
@@ -25,6 +26,7 @@ pub(super) fn settle(
     tool: &mut Tool,
     (effective, own): (&EffectiveSet, &EffectiveSet),
     path: &[HostPath],
+    mounts: &MountTable,
 ) -> Result<(), String> {
     let required = own.rights().shell().iter().filter_map(|(region, _)| match region.programs() {
         ProgramPattern::One(program) => Some(program),
@@ -32,7 +34,7 @@ pub(super) fn settle(
         ProgramPattern::Any | ProgramPattern::Below(_) => None,
     });
     let Executor::Program(ProgramTool::Declared(declared)) = &mut tool.executor else { return Ok(()) };
-    let writes = Writes::of(effective)?;
+    let writes = Writes::of(effective, mounts)?;
     for program in required {
         let found = if program.as_path().is_absolute() {
             // What is not there is not started, unless calls could put it there.
@@ -85,9 +87,9 @@ fn find(name: &HostPath, writes: &Writes<'_>, path: &[HostPath]) -> Result<Optio
 }
 
 /// File of a tool's that a session may write, with these rights: then it is not what its author wrote.
-pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String> {
+pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet, mounts: &MountTable) -> Option<String> {
     let declared = tool.executor.declared()?;
-    let writes = match Writes::of(effective) {
+    let writes = match Writes::of(effective, mounts) {
         Ok(writes) => writes,
         Err(why) => return Some(why),
     };
@@ -98,9 +100,14 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
 
 /// Reason why calls of a session with these rights would choose what a program is: by its name, by what is at its path,
 /// or by what it is run by.
-pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path: &[HostPath]) -> Option<String> {
+pub(super) fn chosen_by_calls(
+    program: &HostPath,
+    effective: &EffectiveSet,
+    path: &[HostPath],
+    mounts: &MountTable,
+) -> Option<String> {
     let judged = || {
-        let writes = Writes::of(effective)?;
+        let writes = Writes::of(effective, mounts)?;
         let found = if program.as_bytes().contains(&b'/') {
             writes.way(program).map_or(Ok(Some(program.clone())), Err)?
         } else {
@@ -112,8 +119,8 @@ pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path
 }
 
 /// Reason why calls of a session with these rights could replace a file, or lead its path elsewhere.
-pub(super) fn replaced_by_calls(file: &HostPath, effective: &EffectiveSet) -> Option<String> {
-    match Writes::of(effective) {
+pub(super) fn replaced_by_calls(file: &HostPath, effective: &EffectiveSet, mounts: &MountTable) -> Option<String> {
+    match Writes::of(effective, mounts) {
         Ok(writes) => writes.way(file),
         Err(why) => Some(why),
     }
@@ -124,12 +131,13 @@ pub(super) struct Writes<'a> {
     effective: &'a EffectiveSet,
     asked: Vec<PathRegion>,
     user: u32,
-    mounts: Vec<Mount>,
+    mounts: &'a [Mount],
 }
 
 impl<'a> Writes<'a> {
-    pub(super) fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
-        let mounts = mountinfo::read()
+    pub(super) fn of(effective: &'a EffectiveSet, mounts: &'a MountTable) -> Result<Self, String> {
+        let mounts = mounts
+            .known()
             .map_err(|error| format!("the mounts by which calls may reach its files cannot be read: {error}"))?;
         Ok(Self { effective, asked: effective.asked_regions(), user: place::owner(None).uid, mounts })
     }
@@ -207,7 +215,7 @@ impl<'a> Writes<'a> {
         // Where it lies, and not where it leads: a link can be replaced as well.
         let (parent, name) = (file.as_path().parent(), file.as_path().file_name());
         let real = parent.and_then(real_path).zip(name).map(|(parent, name)| parent.join(name));
-        let others = real.iter().flat_map(|real| mountinfo::other_names(&self.mounts, real));
+        let others = real.iter().flat_map(|real| mountinfo::other_names(self.mounts, real));
         let names = std::iter::once(file.as_path().to_owned()).chain(real.clone()).chain(others);
         names.map(HostPath::from).find_map(|name| self.region_by(&name))
     }

@@ -39,6 +39,7 @@ use self::database::{AGAIN, PATIENCE, is_busy, now, row_id};
 use self::place::Place;
 use crate::host;
 use crate::id::new_id;
+use crate::mounts::MountTable;
 
 pub use self::error::StoreError;
 pub use self::event::{Event, EventKind, Events, MissedEvents};
@@ -585,8 +586,8 @@ impl Store {
     }
 
     /// Refuses a session whose grants reach this store.
-    pub(crate) fn refuse_reach(&self, effective: &EffectiveSet) -> Result<(), StoreError> {
-        self.0.place.refuse_reach(effective)
+    pub(crate) fn refuse_reach(&self, effective: &EffectiveSet, mounts: &MountTable) -> Result<(), StoreError> {
+        self.0.place.refuse_reach(effective, mounts)
     }
 
     /// Where a new session's outputs are to lie.
@@ -682,7 +683,7 @@ impl Store {
 
 /// Refuses a session whose grants reach the store of the user who runs this, if there is one, or lie in one that somebody has at the
 /// usual place.
-pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), StoreError> {
+pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet, mounts: &MountTable) -> Result<(), StoreError> {
     let rights = effective.rights();
     for (region, _) in rights.read().iter().chain(rights.write().iter()) {
         let granted = region.literal_prefix().as_path().to_owned();
@@ -690,12 +691,16 @@ pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), Store
             return Err(StoreError::Reached { granted, path });
         }
     }
-    Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
+    Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective, mounts))
 }
 
 /// Grant, if any, that lets a session read or write what is at `path`, or decide what stands there.
-pub(crate) fn reached(path: &Path, effective: &EffectiveSet) -> Result<Option<PathBuf>, StoreError> {
-    match place::refuse_system(path).and_then(|()| place::refuse_reach(path, effective)) {
+pub(crate) fn reached(
+    path: &Path,
+    effective: &EffectiveSet,
+    mounts: &MountTable,
+) -> Result<Option<PathBuf>, StoreError> {
+    match place::refuse_system(path).and_then(|()| place::refuse_reach(path, effective, mounts)) {
         Ok(()) => Ok(None),
         Err(StoreError::Reached { granted, .. }) => Ok(Some(granted)),
         Err(StoreError::NotYours { path, .. }) => Ok(Some(path)),

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use super::StoreError;
 use super::database::{AGAIN, PATIENCE};
 use crate::host;
+use crate::mounts::MountTable;
 use crate::place::{self, Unusable};
 
 /// The database.
@@ -135,8 +136,8 @@ impl Place {
     }
 
     /// Refuses a session that may read or write what is kept here, or decide what stands at this path.
-    pub(super) fn refuse_reach(&self, effective: &EffectiveSet) -> Result<(), StoreError> {
-        refuse_reach(self.path(), effective)
+    pub(super) fn refuse_reach(&self, effective: &EffectiveSet, mounts: &MountTable) -> Result<(), StoreError> {
+        refuse_reach(self.path(), effective, mounts)
     }
 
     fn open(&self, name: &str) -> Result<File, StoreError> {
@@ -164,7 +165,7 @@ impl Drop for Lock {
 
 /// Refuses a session whose grants reach this directory. Before it is there, one that could make it: what is found there later is
 /// believed.
-pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), StoreError> {
+pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet, mounts: &MountTable) -> Result<(), StoreError> {
     let rights = effective.rights();
     let read: Vec<HostPath> = rights.read().iter().map(|(region, _)| region.literal_prefix()).collect();
     let written: Vec<HostPath> = rights.write().iter().map(|(region, _)| region.literal_prefix()).collect();
@@ -177,7 +178,7 @@ pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), 
     };
     let reaches = match inside {
         Some(granted) => Some(granted),
-        None => reaching(path, asked).map_err(StoreError::place(path))?,
+        None => reaching(path, asked, mounts).map_err(StoreError::place(path))?,
     };
     match reaches {
         Some(granted) => Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() }),
@@ -198,7 +199,7 @@ pub(super) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<Pa
 
 /// The first of these that reaches a place, by any name that leads to it or to a directory on the way: a link, a bind mount, one
 /// below what is granted.
-fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>> {
+fn reaching(path: &Path, granted: Vec<HostPath>, mounts: &MountTable) -> io::Result<Option<HostPath>> {
     if granted.is_empty() {
         return Ok(None);
     }
@@ -206,8 +207,8 @@ fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>>
     // Without links: a directory above the real one may have been granted, where root's own link led here.
     let there = path.ancestors().find(|above| host::identity_of(above).is_some()).unwrap_or(path);
     let real = std::fs::canonicalize(there)?;
-    let mounts = mountinfo::read()?;
-    let others = mountinfo::other_names(&mounts, &real);
+    let mounts = mounts.known().map_err(io::Error::other)?;
+    let others = mountinfo::other_names(mounts, &real);
     let names = [path, &real].into_iter().chain(others.iter().map(PathBuf::as_path));
     let above: Vec<_> = names.flat_map(Path::ancestors).filter_map(host::identity_of).collect();
     Ok(granted.into_iter().find(|granted| {

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 /// A tool, as it is listed. Of one that is to be found first ([`Tool::deferred`]), the name and what it is for.
 pub(crate) fn listed(tool: &Tool, is_found: bool) -> model::Tool {
     let (parameters, output) = match is_found {
-        true => (tool.parameters.clone(), tool.output_schema.clone()),
-        false => (json!({ "type": "object" }), None),
+        true => (object(&tool.parameters), tool.output_schema.as_deref()),
+        false => (object(&json!({ "type": "object" })), None),
     };
     let description = match is_found {
         true => tool.description.clone(),
         false => format!("{} (Its arguments are what tool_search returns for it.)", tool.description),
     };
-    let mut listed = model::Tool::new(tool.name.clone(), description, Arc::new(object(parameters)));
+    let mut listed = model::Tool::new(tool.name.clone(), description, Arc::new(parameters));
     // The protocol has objects alone.
     if let Some(output) = output.filter(|output| output["type"] == "object") {
         listed = listed.with_raw_output_schema(Arc::new(object(output)));
@@ -24,8 +24,8 @@ pub(crate) fn listed(tool: &Tool, is_found: bool) -> model::Tool {
     listed.with_annotations(annotations(tool))
 }
 
-fn object(value: Value) -> JsonObject {
-    if let Value::Object(object) = value { object } else { JsonObject::new() }
+fn object(value: &Value) -> JsonObject {
+    value.as_object().cloned().unwrap_or_default()
 }
 
 /// Hints, for whoever shows the tool.

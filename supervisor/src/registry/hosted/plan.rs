@@ -50,5 +50,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(in crate::registry) fn update_plan() -> Result<Tool, RegistryError> {
-    Tool::bundled("update_plan", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Plan)))
+    Ok(Tool::bundled("update_plan", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Plan))))
 }

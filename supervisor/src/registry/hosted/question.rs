@@ -57,5 +57,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn question() -> Result<Tool, RegistryError> {
-    Tool::bundled("question", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Question)))
+    Ok(Tool::bundled("question", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Question))))
 }

@@ -64,7 +64,7 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn skill() -> Result<Tool, RegistryError> {
-    Ok(Tool::bundled("skill", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Skill)))?
+    Ok(Tool::bundled("skill", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Skill)))
         .side_by_side())
 }
 

@@ -48,5 +48,5 @@ const OUTPUT: &str = r#"{
 }"#;
 
 pub(super) fn todo() -> Result<Tool, RegistryError> {
-    Tool::bundled("todo", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Todo)))
+    Ok(Tool::bundled("todo", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::Todo))))
 }

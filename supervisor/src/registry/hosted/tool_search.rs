@@ -56,6 +56,6 @@ pub(crate) const NAME: &str = "tool_search";
 pub(crate) const UNLIMITED: &str = "unlimited";
 
 pub(super) fn tool_search() -> Result<Tool, RegistryError> {
-    Ok(Tool::bundled(NAME, (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::ToolSearch)))?
+    Ok(Tool::bundled(NAME, (DESCRIPTION, SCHEMA, OUTPUT), Executor::Host(HostTool::Session(Hosted::ToolSearch)))
         .side_by_side())
 }

@@ -1,7 +1,5 @@
 //! How one tool is seen: its parameters as data, and the way from them to the tool's own arguments.
 
-use std::sync::{Arc, OnceLock};
-
 use serde_json::{Map, Value, json};
 
 use super::shape::Shape;
@@ -375,13 +373,11 @@ pub(crate) struct Shown {
     face: &'static Face,
     /// Which subagent is started where a call names none.
     agent: Option<String>,
-    /// Validator of what is seen. Built when first used, as the tool's own.
-    pub(crate) validator: OnceLock<Arc<jsonschema::Validator>>,
 }
 
 impl Shown {
     pub(crate) fn of(face: &'static Face, agent: Option<String>) -> Self {
-        Self { face, agent, validator: OnceLock::new() }
+        Self { face, agent }
     }
 
     pub(crate) fn is_single_level(&self) -> bool {

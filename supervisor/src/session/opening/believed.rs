@@ -50,7 +50,7 @@ impl BelievedTools {
             None => Arc::new(skills(spec, held.roots())),
         };
         // Files beside a skill are for whoever reads it.
-        let beside = skills.directories(held.identity().uid, held.homes());
+        let beside = skills.directories(held.identity().uid, held.host().homes());
         if let Some(requires) = skill::requires(&beside) {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }
@@ -63,8 +63,8 @@ impl BelievedTools {
                 keep_what_leads_nowhere(&mut registry, &effective, variables);
             } else {
                 let (written, asked) = (compile::written(&effective), effective.asked_for());
-                let changeable = || Changeable::of(held.homes(), held.held(), &written, &asked);
-                keep_what_is_their_own(&mut registry, &effective, (variables, held.homes()), changeable);
+                let changeable = || Changeable::of(held.host(), held.held(), &written, &asked);
+                keep_what_is_their_own(&mut registry, &effective, (variables, held.host()), changeable);
             }
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {

@@ -71,7 +71,7 @@ impl BoundPlan {
             private,
             judged.held.workspace(),
             (&effective, judged.ancestry.most.as_deref().filter(|_| is_child)),
-            (changeable, judged.held.homes()),
+            (changeable, judged.held.host()),
         );
         let plan = compile::session(&effective, &facts, &judged.env, &judged.bounds)?;
         let plan = SessionPlan { ablation: ablation.cloned(), ..plan };
@@ -147,7 +147,7 @@ fn reached(judged: &JudgedRights) -> Vec<HostPath> {
 fn private(strength: Strength, judged: &JudgedRights) -> Result<PrivateDir, OpenError> {
     Ok(match strength {
         Strength::Landlock => {
-            let path = private_directory(judged.held.identity(), &reached(judged))?;
+            let path = private_directory(judged.held.identity(), &reached(judged), judged.held.host().mounts())?;
             PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
         }
         Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
@@ -162,11 +162,13 @@ fn outputs(
     is_ablated: bool,
 ) -> Result<Option<Outputs>, OpenError> {
     let judged = &recorded.judged;
-    let identity = judged.held.identity();
+    let (identity, mounts) = (judged.held.identity(), judged.held.host().mounts());
     let lasting = recorded.lasting(supervisor).filter(|_| !is_ablated);
     Ok(match (&spec.overflow, spec.calls, lasting) {
-        (Overflow::Session, _, Some((beside, known))) => Outputs::keep(known, beside, identity, &written(judged)),
-        (Overflow::Session, Calls::Many, None) => Outputs::make(identity, &reached(judged)),
+        (Overflow::Session, _, Some((beside, known))) => {
+            Outputs::keep(known, beside, identity, (&written(judged), mounts))
+        }
+        (Overflow::Session, Calls::Many, None) => Outputs::make(identity, &reached(judged), mounts),
         (Overflow::Directory(path), ..) => {
             let outputs = Outputs::in_directory(path, &recorded.kept.id, &written(judged), &judged.changeable);
             Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)

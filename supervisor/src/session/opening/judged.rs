@@ -72,7 +72,7 @@ impl JudgedRights {
             ancestry.asked = effective.asked_for();
             ancestry.most = Some(Arc::new(effective.clone()));
         }
-        let changeable = Changeable::of(held.homes(), held.held(), &ancestry.written, &ancestry.asked);
+        let changeable = Changeable::of(held.host(), held.held(), &ancestry.written, &ancestry.asked);
         refuse_planted_links(&held, spec, &changeable)?;
         if let Some(error) = leads_out(effective, real_path, real_path) {
             return Err(error);
@@ -83,7 +83,9 @@ impl JudgedRights {
         barred(supervisor, spec, &held).refuse(effective)?;
         let mut warnings = Vec::new();
         warnings.extend(
-            held.roots().first().and_then(|root| Warning::part_of_repository(root.path(), effective, held.homes())),
+            held.roots()
+                .first()
+                .and_then(|root| Warning::part_of_repository(root.path(), effective, held.host().homes())),
         );
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -137,7 +139,7 @@ impl JudgedRights {
 pub(super) fn barred<'a>(supervisor: &'a Supervisor, spec: &'a SessionSpec, held: &'a HeldRoots) -> Barred<'a> {
     Barred {
         allow_home: spec.allow_home,
-        homes: held.homes(),
+        host: held.host(),
         user_tools: spec.user_tools.as_deref(),
         store: supervisor.store.as_ref(),
     }
@@ -145,7 +147,7 @@ pub(super) fn barred<'a>(supervisor: &'a Supervisor, spec: &'a SessionSpec, held
 
 /// Refuses a home directory as the workspace, whatever is granted of it.
 fn refuse_home_as_workspace(held: &HeldRoots) -> Result<(), OpenError> {
-    let found = held.roots().iter().find_map(|root| Some((root, held.homes().found_in(&root.link())?)));
+    let found = held.roots().iter().find_map(|root| Some((root, held.host().homes().found_in(&root.link())?)));
     match found {
         None => Ok(()),
         Some((root, why)) => {

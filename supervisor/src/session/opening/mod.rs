@@ -129,7 +129,7 @@ impl Supervisor {
     ) -> Result<Session, OpenError> {
         let RecordedRights { judged, stored, kept, redaction, .. } = recorded;
         let JudgedRights { held, tools, ancestry, rules, credentials, watchdogs, .. } = judged;
-        let (profile, roots, variables, shell_dir) = held.into_parts();
+        let (profile, roots, host, variables, shell_dir) = held.into_parts();
         let (registry, sources, skills, beside, mut warnings) = tools.into_parts();
         warnings.extend(judged.warnings);
         warnings.extend(confined.warning());
@@ -170,6 +170,7 @@ impl Supervisor {
             env: judged.env,
             plan,
             roots,
+            host,
             changeable: judged.changeable,
             unlinked: beside,
         };

@@ -2,7 +2,7 @@
 //!
 //! Owes: a profile that cannot be used; a root or another directory that is none, is a part of the system, is reached by a stranger's
 //! directory or, of a manifest, by a link; a workspace that was replaced since a child's parent was opened; a profile whose shells would
-//! start outside; variables and ceilings that make no sense.
+//! start outside; variables and ceilings that make no sense; a user database that cannot be read.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::variable::Variables;
 
 use super::super::{Lineage, SessionSpec};
-use crate::home::Homes;
+use crate::host_view::HostView;
 use crate::open_error::OpenError;
 use crate::place::{self, Place, Unusable};
 use crate::profile::ProfileError;
@@ -22,8 +22,7 @@ use crate::profile::ProfileError;
 pub(super) struct HeldRoots {
     profile: Profile,
     roots: Vec<Place>,
-    /// Home directories of this host's people.
-    homes: Homes,
+    host: HostView,
     /// Directories that further variables of patterns stand for, and which.
     further: Vec<(&'static str, Place)>,
     variables: Variables,
@@ -42,12 +41,12 @@ impl HeldRoots {
                 format!("the workspace of {} was replaced since it was opened; open a new session", lineage.parent);
             return Err(OpenError::Replaced { what });
         }
-        let homes = Homes::find();
+        let host = HostView::look().map_err(OpenError::Homes)?;
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(spec)?;
         let variables = variables(&roots, &further)?;
-        Ok(Self { profile, roots, homes, further, variables, shell_dir })
+        Ok(Self { profile, roots, host, further, variables, shell_dir })
     }
 
     pub(super) fn profile(&self) -> &Profile {
@@ -62,9 +61,9 @@ impl HeldRoots {
         &self.variables
     }
 
-    /// Home directories of this host's people, as they were found.
-    pub(super) fn homes(&self) -> &Homes {
-        &self.homes
+    /// Facts about the host that the session is opened with.
+    pub(super) fn host(&self) -> &HostView {
+        &self.host
     }
 
     /// Identity with which the session's processes run.
@@ -87,9 +86,9 @@ impl HeldRoots {
         bounds(spec, &self.profile, &self.variables)
     }
 
-    /// Profile, roots, variables, and where shells start, for the session.
-    pub(super) fn into_parts(self) -> (Profile, Vec<Place>, Variables, Option<HostPath>) {
-        (self.profile, self.roots, self.variables, self.shell_dir)
+    /// Profile, roots, facts about the host, variables, and where shells start, for the session.
+    pub(super) fn into_parts(self) -> (Profile, Vec<Place>, HostView, Variables, Option<HostPath>) {
+        (self.profile, self.roots, self.host, self.variables, self.shell_dir)
     }
 }
 
