@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::owner;
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::FileId;
 use callgate_policy::plan::etc::{
     Attributes, ByName, EntryKind, EtcReading, Readable, ReadablePart, WalkedDirectory, by_name,
 };
@@ -56,11 +57,9 @@ pub(crate) fn not_shared(path: &Path, shared: &[Readable]) -> Option<PathBuf> {
 fn walked(top: OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
     // As a whole it may be a mount, as in some images.
     let whole = attributes(top.as_fd(), OsStr::new(".")).map(|about| Attributes { is_mount: false, ..about });
-    if !whole.is_some_and(|about| rule.fits(&about)) {
-        return Vec::new();
-    }
+    let Some(whole) = whole.filter(|about| rule.fits(about)) else { return Vec::new() };
     let mut walk = Walk { left: ENTRIES, rule };
-    let found = walk.directory(top, path.into(), DEPTH);
+    let found = walk.directory(top, (path.into(), whole.id), DEPTH);
     if walk.left == 0 {
         tracing::warn!(
             most = ENTRIES,
@@ -68,7 +67,7 @@ fn walked(top: OwnedFd, path: &str, rule: Rule) -> Vec<Readable> {
         );
     }
     match found {
-        ReadablePart::Whole => vec![Readable { path: path.into(), reading: EtcReading::Tree }],
+        ReadablePart::Whole => vec![Readable { path: path.into(), reading: EtcReading::Tree, id: whole.id }],
         ReadablePart::Parts { mut parts, .. } => {
             parts.sort_unstable(); // the order of a directory is nobody's
             parts
@@ -119,8 +118,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn directory(&mut self, opened: OwnedFd, path: HostPath, depth: usize) -> ReadablePart {
-        let mut directory = WalkedDirectory::new(path.clone());
+    fn directory(&mut self, opened: OwnedFd, (path, id): (HostPath, FileId), depth: usize) -> ReadablePart {
+        let mut directory = WalkedDirectory::new(path.clone(), id);
         // It takes what is open; to open it once more for its own would be every third call of the walk.
         let Ok(mut entries) = Dir::new(opened) else {
             directory.hidden(true);
@@ -162,12 +161,13 @@ impl Walk {
             ByName::Open => {}
         }
         match attributes(parent, name).filter(|about| self.rule.fits(about)) {
-            Some(about) if about.kind == EntryKind::File => directory.file(path),
-            Some(_) if !self.rule.enters(&path) => directory.directory(path, ReadablePart::Whole),
-            Some(_) if depth > 0 => match open(parent, name) {
+            Some(about) if about.kind == EntryKind::File => directory.file(path, about.id),
+            Some(about) if !self.rule.enters(&path) => directory.directory(path, about.id, ReadablePart::Whole),
+            // What is entered is what was judged: another directory may have its name by now.
+            Some(about) if depth > 0 => match open(parent, name).filter(|opened| is_still(opened, about.id)) {
                 Some(opened) => {
-                    let found = self.directory(opened, path.clone(), depth - 1);
-                    directory.directory(path, found);
+                    let found = self.directory(opened, (path.clone(), about.id), depth - 1);
+                    directory.directory(path, about.id, found);
                 }
                 None => directory.hidden(true),
             },
@@ -181,11 +181,15 @@ fn open(parent: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
     rustix::fs::openat(parent, name, flags, Mode::empty()).ok()
 }
 
+fn is_still(opened: &OwnedFd, id: FileId) -> bool {
+    rustix::fs::fstat(opened).is_ok_and(|stat| FileId { device: stat.st_dev, inode: stat.st_ino } == id)
+}
+
 /// `None` where the kernel does not say, and for a link.
 fn attributes(parent: impl AsFd, name: &OsStr) -> Option<Attributes> {
     // An automounter is not to be woken.
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let wanted = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID;
+    let wanted = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID | StatxFlags::INO;
     let about = rustix::fs::statx(parent, name, flags, wanted).ok()?;
     let kind = match FileType::from_raw_mode(about.stx_mode.into()) {
         FileType::Directory => EntryKind::Directory,
@@ -201,6 +205,7 @@ fn attributes(parent: impl AsFd, name: &OsStr) -> Option<Attributes> {
         gid: about.stx_gid,
         mode: about.stx_mode & 0o7777,
         is_mount: about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+        id: FileId { device: rustix::fs::makedev(about.stx_dev_major, about.stx_dev_minor), inode: about.stx_ino },
     })
 }
 
@@ -211,6 +216,8 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
     use super::*;
+
+    const ID: FileId = FileId { device: 1, inode: 2 };
 
     /// A directory to stand for `/etc`, as one would be: a tree, a file that is closed, links, names of secrets.
     fn furnished() -> tempfile::TempDir {
@@ -273,9 +280,9 @@ mod tests {
     fn a_walk_ends() {
         let top = furnished();
         let opened = || open(CWD, top.path().as_os_str()).unwrap();
-        let found = Walk { left: 3, rule: Rule::Etc }.directory(opened(), ETC.into(), DEPTH);
+        let found = Walk { left: 3, rule: Rule::Etc }.directory(opened(), (ETC.into(), ID), DEPTH);
         assert!(matches!(found, ReadablePart::Parts { parts, lists: false } if parts.len() <= 3));
-        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(opened(), ETC.into(), 0);
+        let found = Walk { left: ENTRIES, rule: Rule::Etc }.directory(opened(), (ETC.into(), ID), 0);
         let is_shallow = |parts: &[Readable]| parts.iter().all(|part| part.reading == EtcReading::File);
         assert!(
             matches!(&found, ReadablePart::Parts { parts, .. } if !parts.is_empty() && is_shallow(parts)),

@@ -265,15 +265,13 @@ impl TypedPath {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Looked {
     pub(crate) seen: Vec<Seen>,
-    /// Where each of them leads, without links.
-    real: Vec<PathBuf>,
 }
 
 impl Looked {
     /// Where a path led that was looked at.
     pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
-        let at = self.seen.iter().position(|seen| seen.path.as_path() == path)?;
-        self.real.get(at).cloned()
+        let seen = self.seen.iter().find(|seen| seen.path.as_path() == path)?;
+        Some(seen.real().as_path().to_owned())
     }
 }
 
@@ -296,7 +294,7 @@ pub(crate) fn look<'a>(
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
 ) -> Result<Looked, (HostPath, Misled)> {
-    let Looked { mut seen, mut real } = Looked::default();
+    let Looked { mut seen } = Looked::default();
     for rule in grants {
         let (is_entry, mut decided) = (rule.extent == Extent::Entry, false);
         for path in rule.path.as_path().ancestors().take(if is_entry { usize::MAX } else { 1 }) {
@@ -325,12 +323,12 @@ pub(crate) fn look<'a>(
             {
                 let (device, inode) = way.id();
                 let directory = FileType::from_raw_mode(way.stat().st_mode) == FileType::Directory;
-                seen.push(Seen { path, device, inode, directory });
-                real.push(leads_to);
+                let leads_to = Some(HostPath::from(leads_to)).filter(|leads_to| *leads_to != path);
+                seen.push(Seen { path, device, inode, directory, leads_to });
             }
         }
     }
-    Ok(Looked { seen, real })
+    Ok(Looked { seen })
 }
 
 fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<FollowedPath> {
@@ -416,7 +414,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use std::os::unix::fs::{chown, lchown, symlink};
 
-    use callgate_policy::plan::{Exactness, FsAccess, Presence};
+    use callgate_policy::plan::{Binding, Exactness, FsAccess, Presence};
 
     use super::*;
 
@@ -436,6 +434,7 @@ mod tests {
                 path: top.join(granted).into(),
                 access: FsAccess::Read,
                 extent: Extent::Subtree,
+                binding: Binding::Seen,
                 presence: Presence::Required,
                 exactness: Exactness::Exact,
                 source: String::new(),
@@ -511,6 +510,7 @@ mod tests {
             path: ws.join(name).into(),
             access: callgate_policy::plan::FsAccess::Read,
             extent: Extent::Subtree,
+            binding: Binding::Seen,
             presence: callgate_policy::plan::Presence::Optional,
             exactness: callgate_policy::plan::Exactness::Exact,
             source: String::new(),
@@ -520,11 +520,14 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of(&HostView::look().unwrap(), [&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let Looked { seen, real } =
-            look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let Looked { seen } = look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
-        assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true }]);
-        assert_eq!(real, [aside.join("sub")], "where it is now");
+        let leads_to = Some(aside.join("sub").into());
+        assert_eq!(
+            seen,
+            [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true, leads_to }],
+            "where it is now"
+        );
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));

@@ -14,8 +14,8 @@ use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName, Limits};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
-    CallPlan, CallRules, CallWork, Calls, ENDPOINT, ENDPOINT_VARIABLE, Exactness, Extent, FsAccess, FsRule, Limit,
-    Mechanism, PROTOCOL_VERSION, Presence, Resource, SessionPlan,
+    Binding, CallPlan, CallRules, CallWork, Calls, ENDPOINT, ENDPOINT_VARIABLE, Exactness, Extent, FsAccess, FsRule,
+    Limit, Mechanism, PROTOCOL_VERSION, Presence, Resource, SessionPlan,
 };
 use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -146,6 +146,7 @@ fn get_ready() -> io::Result<()> {
         path: "/".into(),
         access: FsAccess::Read,
         extent: Extent::File,
+        binding: Binding::Name,
         presence: Presence::Optional,
         exactness: Exactness::Exact,
         source: "rehearsal".to_owned(),

@@ -1,14 +1,14 @@
 //! From rights to rules that the kernel can be told.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
+use super::below::{keep_below, lies_below};
 use super::etc::{EtcReading, Readable};
 use super::protect::{Match, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, CallWork, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network,
+    Binding, CallPlan, CallRules, CallWork, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network,
     PROTOCOL_VERSION, PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, env,
 };
 use crate::call_grant::CallGrant;
@@ -114,49 +114,6 @@ pub fn exec(effective: &EffectiveSet) -> Exec {
         source: origins.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
     };
     Exec::Only(shell.iter().map(rule).collect())
-}
-
-/// Landlock grants all that lies below a directory, also where another tree is mounted there. A tree of the system that may
-/// be written, such as a private `/tmp`, and holds one whose names are kept, is written by the broker too.
-///
-/// The other way round, what lies in such a tree is the broker's to write as well: it can then tell where a path leads
-/// while it acts on it.
-///
-/// With namespaces `/tmp` is the same directory as one of the session's own, and Landlock's rules are bound to directories,
-/// not to their names.
-///
-/// `further` are trees of which a part is granted and that is judged from there: the broker writes all that lies in them.
-fn keep_below<'a>(
-    (surroundings, grants): (&mut [FsRule], &mut [FsRule]),
-    further: impl Iterator<Item = &'a HostPath>,
-    private: &HostPath,
-) {
-    for outer in surroundings.iter_mut().filter(|rule| rule.access == FsAccess::Write) {
-        if grants.iter().any(|kept| kept.access == FsAccess::Kept && lies_below(kept, outer, private)) {
-            outer.access = FsAccess::Kept;
-        }
-    }
-    let kept = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Subtree;
-    let trees: Vec<HostPath> = surroundings
-        .iter()
-        .chain(grants.iter())
-        .filter(kept)
-        .map(|rule| rule.path.clone())
-        .chain(further.cloned())
-        .collect();
-    for inner in surroundings.iter_mut().chain(grants).filter(|rule| rule.access == FsAccess::Write) {
-        if trees.iter().any(|tree| inner.path.as_path().starts_with(tree)) {
-            inner.access = FsAccess::Kept;
-        }
-    }
-}
-
-/// True if Landlock takes a rule's tree for a part of another's, one of the system or of the session's own.
-fn lies_below(inner: &FsRule, outer: &FsRule, private: &HostPath) -> bool {
-    let shared = [("/tmp", "tmp"), ("/dev/shm", "shm")];
-    let own = |name: &str| private.as_path().join(name);
-    let seen_as = shared.iter().find(|(_, name)| outer.path.as_path() == own(name)).map(|(seen, _)| Path::new(seen));
-    inner.path.as_path().starts_with(&outer.path) || seen_as.is_some_and(|tree| inner.path.as_path().starts_with(tree))
 }
 
 /// Description of a call, besides its grant.
@@ -265,7 +222,8 @@ fn kept(session: &SessionPlan, facts: &HostFacts) -> Vec<FsRule> {
     let freely = |rule: &FsRule| rule.access == FsAccess::Write;
     let holds_a_grant = |outer: &FsRule| {
         let inside = &facts.private.inside;
-        freely(outer) && session.grants.iter().any(|inner| freely(inner) && lies_below(inner, outer, inside))
+        let lies_in = |inner: &FsRule| lies_below(&session.where_it_leads(inner), outer, inside);
+        freely(outer) && session.grants.iter().any(|inner| freely(inner) && lies_in(inner))
     };
     all.retain(|rule| !holds_a_grant(rule));
     all
@@ -355,7 +313,8 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
     let mut rules: Vec<FsRule> = shared.collect::<Result<_, _>>()?;
     rules.extend(system::rules(facts.strength, execute));
     for path in &facts.toolchains {
-        rules.push(tree(path.clone(), access, Presence::Optional, "toolchain")?);
+        let rule = tree(path.clone(), access, Presence::Optional, "toolchain")?;
+        rules.push(FsRule { binding: Binding::Seen, ..rule });
     }
     for readable in &facts.etc {
         rules.push(part(readable, FsAccess::Read, "system: everyone may read it")?);
@@ -372,14 +331,14 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
     Ok(rules)
 }
 
-fn part(Readable { path, reading }: &Readable, access: FsAccess, source: &str) -> Result<FsRule, PlanError> {
+fn part(Readable { path, reading, id }: &Readable, access: FsAccess, source: &str) -> Result<FsRule, PlanError> {
     let (access, extent) = match reading {
         EtcReading::Tree => (access, Extent::Subtree),
         EtcReading::File => (access, Extent::File),
         EtcReading::Names => (FsAccess::List, Extent::Subtree),
     };
     let rule = tree(path.clone(), access, Presence::Optional, source)?;
-    Ok(FsRule { extent, ..rule })
+    Ok(FsRule { extent, binding: Binding::Walked(*id), ..rule })
 }
 
 fn tree(path: HostPath, access: FsAccess, presence: Presence, source: &str) -> Result<FsRule, PlanError> {
@@ -387,7 +346,7 @@ fn tree(path: HostPath, access: FsAccess, presence: Presence, source: &str) -> R
         return Err(PlanError::Path(path));
     }
     let (extent, exactness) = (Extent::Subtree, Exactness::Exact);
-    Ok(FsRule { path, access, extent, presence, exactness, source: source.to_owned() })
+    Ok(FsRule { path, access, extent, binding: Binding::Name, presence, exactness, source: source.to_owned() })
 }
 
 /// `all` is what may be written in the session: a name may be released by a grant that this call does not use.
@@ -454,7 +413,7 @@ fn rule(
     };
     let source = if asked.is_empty() { "session: its own directory".to_owned() } else { asked };
     let presence = presence(&path, region, facts);
-    Ok(FsRule { path, access, extent, presence, exactness, source })
+    Ok(FsRule { path, access, extent, binding: Binding::Seen, presence, exactness, source })
 }
 
 /// Presence that a rule demands. What lies in the workspace is made and removed by the work itself (`target/`), and a

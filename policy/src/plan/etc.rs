@@ -5,6 +5,7 @@
 //! rules of the answers as it can. Nothing here reads a file's content.
 
 use self::NamePart::{Anywhere, End, Start, Whole};
+use super::rule::FileId;
 use super::system;
 use crate::path::HostPath;
 
@@ -26,6 +27,8 @@ pub struct Readable {
     pub path: HostPath,
     /// How much of it.
     pub reading: EtcReading,
+    /// Identity of the entry that the walk found there.
+    pub id: FileId,
 }
 
 /// Verdict by an entry's name.
@@ -63,6 +66,8 @@ pub struct Attributes {
     pub mode: u16,
     /// Something is mounted there: a container's configuration, or its secrets.
     pub is_mount: bool,
+    /// Which file it is.
+    pub id: FileId,
 }
 
 impl Attributes {
@@ -681,6 +686,7 @@ pub enum ReadablePart {
 #[derive(Debug)]
 pub struct WalkedDirectory {
     path: HostPath,
+    id: FileId,
     parts: Vec<Readable>,
     whole: bool,
     lists: bool,
@@ -689,19 +695,19 @@ pub struct WalkedDirectory {
 impl WalkedDirectory {
     /// A directory that is fit, of which nothing has been seen yet.
     #[must_use]
-    pub fn new(path: HostPath) -> Self {
-        Self { path, parts: Vec::new(), whole: true, lists: true }
+    pub fn new(path: HostPath, id: FileId) -> Self {
+        Self { path, id, parts: Vec::new(), whole: true, lists: true }
     }
 
     /// A file in it is readable.
-    pub fn file(&mut self, path: HostPath) {
-        self.parts.push(Readable { path, reading: EtcReading::File });
+    pub fn file(&mut self, path: HostPath, id: FileId) {
+        self.parts.push(Readable { path, reading: EtcReading::File, id });
     }
 
     /// A directory in it was walked.
-    pub fn directory(&mut self, path: HostPath, found: ReadablePart) {
+    pub fn directory(&mut self, path: HostPath, id: FileId, found: ReadablePart) {
         match found {
-            ReadablePart::Whole => self.parts.push(Readable { path, reading: EtcReading::Tree }),
+            ReadablePart::Whole => self.parts.push(Readable { path, reading: EtcReading::Tree, id }),
             ReadablePart::Parts { parts, lists } => {
                 self.parts.extend(parts);
                 self.whole = false;
@@ -726,7 +732,7 @@ impl WalkedDirectory {
         if self.lists {
             // Of directories in it as well: the kernel's right to list covers all below.
             parts.retain(|part| part.reading != EtcReading::Names);
-            parts.push(Readable { path: self.path, reading: EtcReading::Names });
+            parts.push(Readable { path: self.path, reading: EtcReading::Names, id: self.id });
         }
         ReadablePart::Parts { parts, lists: self.lists }
     }

@@ -3,6 +3,7 @@
 //! A plan can be printed, compared and pinned by a snapshot; no privilege is needed to make or test one. The worker
 //! decides nothing: it performs the plan's steps in order, or stops and says which step failed.
 
+mod below;
 pub mod compile;
 pub mod env;
 pub mod etc;
@@ -16,7 +17,7 @@ pub mod shared;
 pub mod system;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ use crate::pattern::{ArgPatterns, ProgramPattern};
 
 pub use self::exec::{Exec, ProgramRule};
 pub use self::network::{Carries, NAMES, NAMES_NETWORK, Network, PROXY, Secured};
-pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
+pub use self::rule::{Binding, Exactness, Extent, FileId, FsAccess, FsRule, Presence};
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
 /// so a mismatch means that two builds met; it is refused.
@@ -51,6 +52,17 @@ pub struct Seen {
     pub inode: u64,
     /// True if it is a directory.
     pub directory: bool,
+    /// Its path without links, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<HostPath>,
+}
+
+impl Seen {
+    /// Its path without links.
+    #[must_use]
+    pub fn real(&self) -> &HostPath {
+        self.leads_to.as_ref().unwrap_or(&self.path)
+    }
 }
 
 /// As whom the broker, zygote and workers run.
@@ -341,6 +353,7 @@ impl SessionPlan {
         self.seen = seen;
         let was_seen = |path: &HostPath| self.seen.iter().any(|seen| seen.path == *path);
         self.surroundings.retain(|rule| !toolchains.contains(&rule.path) || was_seen(&rule.path));
+        self.keep_below_where_they_lead();
         if self.grants.iter().any(|rule| self.would_show_more(rule)) {
             self.surroundings.retain(|rule| rule.path.as_path() != Path::new(TMP));
         }
@@ -353,20 +366,51 @@ impl SessionPlan {
         self.surroundings.iter().any(|rule| rule.path.as_path() == Path::new(TMP))
     }
 
+    /// A path without links, as far as it was looked at.
+    fn real(&self, path: &Path) -> PathBuf {
+        let seen = |above: &Path| self.seen.iter().find(|seen| seen.path.as_path() == above);
+        let (above, seen) = match path.ancestors().find_map(|above| Some((above, seen(above)?))) {
+            Some(found) => found,
+            None => return path.to_owned(),
+        };
+        match path.strip_prefix(above) {
+            Ok(rest) if !rest.as_os_str().is_empty() => seen.real().as_path().join(rest),
+            _ => seen.real().as_path().to_owned(),
+        }
+    }
+
+    /// Rule for the path that a rule's leads to.
+    fn where_it_leads(&self, rule: &FsRule) -> FsRule {
+        FsRule { path: self.real(rule.path.as_path()).into(), ..rule.clone() }
+    }
+
+    /// Has the broker write wherever a tree with kept names lies in the tree of another rule, or holds it: by what their paths lead to.
+    fn keep_below_where_they_lead(&mut self) {
+        let real = |rule: &FsRule| self.where_it_leads(rule);
+        let mut surroundings: Vec<FsRule> = self.surroundings.iter().map(real).collect();
+        let mut grants: Vec<FsRule> = self.grants.iter().map(real).collect();
+        below::keep_below((&mut surroundings, &mut grants), std::iter::empty(), &self.private.inside);
+        let rules = self.surroundings.iter_mut().chain(&mut self.grants);
+        rules.zip(surroundings.iter().chain(&grants)).for_each(|(rule, real)| rule.access = real.access);
+    }
+
     /// True if the tree that is mounted in `/tmp` for a grant holds what no grant lets be read.
     fn would_show_more(&self, rule: &FsRule) -> bool {
         let path = rule.path.as_path();
         let seen = |path: &Path| self.seen.iter().find(|seen| seen.path.as_path() == path);
+        let real = |path: &Path| self.real(path);
         let directory = match rule.extent {
             // It is replaced in its directory. Of a file in `/tmp` itself the file alone is mounted.
-            Extent::Entry => path.ancestors().skip(1).find(|above| seen(above).is_some_and(|seen| seen.directory)),
-            Extent::File => seen(path).filter(|seen| seen.directory).map(|seen| seen.path.as_path()),
-            Extent::Subtree => Some(path),
+            Extent::Entry => {
+                path.ancestors().skip(1).find(|above| seen(above).is_some_and(|seen| seen.directory)).map(real)
+            }
+            Extent::File => seen(path).filter(|seen| seen.directory).map(|seen| seen.real().as_path().to_owned()),
+            Extent::Subtree => Some(real(path)),
         };
-        let Some(mounted) = directory.filter(|at| *at != Path::new(TMP) && at.starts_with(TMP)) else { return false };
+        let Some(mounted) = directory.filter(|at| at != Path::new(TMP) && at.starts_with(TMP)) else { return false };
         let shows_all = |tree: &FsRule| {
             let reads = tree.extent == Extent::Subtree && tree.access.reads_files();
-            reads && mounted.starts_with(&tree.path) && seen(tree.path.as_path()).is_some()
+            reads && mounted.starts_with(real(tree.path.as_path())) && seen(tree.path.as_path()).is_some()
         };
         !self.grants.iter().any(shows_all)
     }
@@ -413,7 +457,8 @@ impl SessionPlan {
         let tree = |rule: &ProgramRule| {
             let (extent, presence, exactness) = (Extent::Subtree, Presence::Optional, Exactness::Exact);
             let (path, source) = (rule.programs.directory()?.clone(), rule.source.clone());
-            Some(FsRule { path, access: FsAccess::List, extent, presence, exactness, source })
+            let (access, binding) = (FsAccess::List, Binding::Seen);
+            Some(FsRule { path, access, extent, binding, presence, exactness, source })
         };
         self.exec.rules().iter().filter_map(tree).collect()
     }

@@ -73,6 +73,36 @@ pub enum Exactness {
     Widened,
 }
 
+/// Identity of a file: no other has it while it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    /// Its device (`st_dev`).
+    pub device: u64,
+    /// Its number there (`st_ino`).
+    pub inode: u64,
+}
+
+/// Thing that a rule holds for. A path alone says nothing of who decides where it leads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Binding {
+    /// Any file of this name: a path that is written down in this crate, or lies in the session's own directory.
+    #[default]
+    Name,
+    /// The file that the supervisor saw at a path of a grant or of a toolchain ([`super::Seen`]). If something else stands there, there is no
+    /// session.
+    Seen,
+    /// The file that the walk of the system found there, by no link. If something else stands there, or a link is on the way, the rule is left
+    /// out.
+    Walked(FileId),
+}
+
+impl Binding {
+    fn is_name(&self) -> bool {
+        *self == Self::Name
+    }
+}
+
 /// One grant of the file system, as the kernel will be told it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FsRule {
@@ -82,6 +112,9 @@ pub struct FsRule {
     pub access: FsAccess,
     /// Tree or file.
     pub extent: Extent,
+    /// Thing that it holds for.
+    #[serde(default, skip_serializing_if = "Binding::is_name")]
+    pub binding: Binding,
     /// Presence that is demanded of the path.
     pub presence: Presence,
     /// Exactness against its pattern.

@@ -41,6 +41,7 @@ pub fn is_everybodys(about: &Attributes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::FileId;
 
     #[test]
     fn what_is_looked_at() {
@@ -66,7 +67,14 @@ mod tests {
 
     #[test]
     fn what_is_everybodys() {
-        let about = |kind, uid, gid, mode| Attributes { kind, uid, gid, mode, is_mount: false };
+        let about = |kind, uid, gid, mode| Attributes {
+            kind,
+            uid,
+            gid,
+            mode,
+            is_mount: false,
+            id: FileId { device: 1, inode: 2 },
+        };
         for (attributes, is) in [
             (about(EntryKind::Directory, 0, 0, 0o755), true),
             (about(EntryKind::Directory, 0, 50, 0o2775), true),

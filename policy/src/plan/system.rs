@@ -5,9 +5,7 @@
 //! keys, `sudoers` or apt's credentials. What is named here every program needs, also where a container mounts it or a link
 //! leads out of `/etc`; the rest of `/etc` is judged entry by entry ([`super::etc`]) and given in `HostFacts::etc`.
 
-use std::path::Path;
-
-use super::{Exactness, Extent, FsAccess, FsRule, Presence, Strength};
+use super::{Binding, Exactness, Extent, FsAccess, FsRule, Presence, Strength};
 use crate::path::HostPath;
 
 /// Entries of one kind, and why they are there.
@@ -137,9 +135,10 @@ pub const NAMESPACES: &[EntryGroup] = &[
 
 /// True if the base system's rules hold a part of `/etc`.
 pub(super) fn names(path: &HostPath) -> bool {
-    let holds = |group: &EntryGroup, rule: &&str| match group.extent {
-        Extent::Subtree => path.as_path().starts_with(rule),
-        Extent::File | Extent::Entry => path.as_path() == Path::new(rule),
+    // By bytes: it is asked about every entry of /etc, and neither path has dots or doubled slashes.
+    let holds = |group: &EntryGroup, rule: &&str| match path.as_bytes().strip_prefix(rule.as_bytes()) {
+        Some(rest) => rest.is_empty() || (group.extent == Extent::Subtree && rest.starts_with(b"/")),
+        None => false,
     };
     let of_etc = |rule: &&&str| rule.starts_with("/etc/");
     BASE.iter().any(|group| group.paths.iter().filter(of_etc).any(|rule| holds(group, rule)))
@@ -159,6 +158,7 @@ pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
             (access, _) => access,
         },
         extent: group.extent,
+        binding: Binding::Name,
         presence: Presence::Optional,
         exactness: Exactness::Exact,
         source: format!("system: {}", group.reason),

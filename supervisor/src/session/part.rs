@@ -12,7 +12,8 @@ use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile;
 use callgate_policy::plan::{
-    AskedFor, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
+    AskedFor, Binding, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan,
+    Strength,
 };
 
 use super::Session;
@@ -101,6 +102,7 @@ impl Session {
             path: slot.clone(),
             access: FsAccess::Kept,
             extent: Extent::Subtree,
+            binding: Binding::Seen,
             presence: Presence::Required,
             exactness: Exactness::Exact,
             source: "the tool's state".to_owned(),

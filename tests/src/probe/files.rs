@@ -21,6 +21,7 @@ pub(crate) const ACTS: &[ProbeAct] = &[
         "truncate a file of a directory (or TMPDIR) in every way, N times, while threads swap its name with a link to PATH",
         truncate_race,
     ),
+    act("open-race", "A6", "PATH_OK PATH_BAD N", "truncate by open(2) N times while threads swap the name", open_race),
     act("metadata-race", "A6", "PATH_OK PATH_BAD N", "chmod 0666 N times while threads swap the name", metadata_race),
 ];
 
@@ -51,6 +52,13 @@ fn fallocate(args: &ActArgs<'_>) -> ActOutcome {
 fn metadata_race(args: &ActArgs<'_>) -> ActOutcome {
     race((&args.path(0)?, &args.path(1)?), args.number(2)?, |name, _| {
         call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name), int(0o666)]).map(drop)
+    })
+}
+
+fn open_race(args: &ActArgs<'_>) -> ActOutcome {
+    let flags = libc::O_WRONLY | libc::O_TRUNC;
+    race((&args.path(0)?, &args.path(1)?), args.number(2)?, |name, _| {
+        sys::call_fd("openat", libc::SYS_openat, &[cwd(), from(name), int(flags)]).map(drop)
     })
 }
 

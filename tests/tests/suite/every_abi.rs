@@ -128,6 +128,7 @@ const ELSEWHERE: &[&str] = &[
     "sequences",
     "campaign",
     "truncate-race",
+    "open-race",
     "under-terminal",
     "list-fds",
     "env",

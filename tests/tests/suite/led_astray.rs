@@ -123,7 +123,7 @@ fn a10_a_workspace_is_not_swapped_while_it_is_opened() {
 
 /// Each gets the other's name.
 #[allow(unsafe_code, reason = "no safe wrapper among what the tests use")]
-fn exchange(one: &CString, two: &CString) -> bool {
+pub(crate) fn exchange(one: &CString, two: &CString) -> bool {
     let at = libc::AT_FDCWD;
     // SAFETY: two live strings that end with NUL.
     unsafe { libc::renameat2(at, one.as_ptr(), at, two.as_ptr(), libc::RENAME_EXCHANGE) == 0 }

@@ -69,6 +69,7 @@ mod kin;
 mod lacking;
 mod led_astray;
 mod limits;
+mod linked_grants;
 mod mcp;
 mod mcp_clients;
 mod mcp_conformance;

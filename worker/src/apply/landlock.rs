@@ -1,16 +1,17 @@
 //! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
+use callgate_policy::plan::{Binding, Extent, FileId, FsAccess, FsRule, Presence, SessionPlan};
 use callgate_policy::step::Step;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, Scope,
 };
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::seen::confirm_inside;
 use super::{failure, kernel};
@@ -31,6 +32,8 @@ pub(crate) struct RulePath {
     fd: OwnedFd,
     is_dir: bool,
     right: Right,
+    /// Where the kernel says it is, once it was asked.
+    path: OnceCell<PathBuf>,
 }
 
 /// Right to act there.
@@ -70,26 +73,9 @@ pub(crate) enum ConfinedSide {
     ReadingCalls,
 }
 
-/// Opens what the rules name. An optional path that is not there is left out. What lies in one of `own` is opened by its
-/// descriptor: something else may have been put in its place, for a rule to be bound to.
+/// Opens what the rules name, each bound to the thing that it holds for ([`Binding`]). An optional path that is not there is left out.
+/// What lies in one of `own` is opened by its descriptor: something else may have been put in its place.
 pub(crate) fn locate<'a>(
-    rules: impl IntoIterator<Item = &'a FsRule>,
-    own: &[OwnDirectory],
-) -> Result<Vec<RulePath>, Failure> {
-    located(rules, own, None, OFlags::NOFOLLOW)
-}
-
-/// Places that programs need besides: of what the supervisor has looked at, such as toolchains, only what it saw.
-pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[OwnDirectory]) -> Result<Vec<RulePath>, Failure> {
-    let (looked_at, others): (Vec<&FsRule>, Vec<&FsRule>) =
-        plan.surroundings.iter().partition(|rule| plan.seen.iter().any(|seen| seen.path == rule.path));
-    let mut places = located(others, own, None, OFlags::NOFOLLOW)?;
-    places.extend(located(looked_at, own, Some(plan), OFlags::NOFOLLOW)?);
-    Ok(places)
-}
-
-/// Places that a session was granted: only what stands there that its supervisor saw.
-pub(crate) fn locate_granted<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[OwnDirectory],
     plan: &SessionPlan,
@@ -112,7 +98,7 @@ pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<RulePath>, Failur
         let is_dir = is_directory(&fd, path)?;
         // A rule for a file is not one for all below a directory that has taken its name.
         if !is_dir || rule.extent != Extent::File {
-            places.push(RulePath { is_dir, fd, right: Right::Rule(rule.access) });
+            places.push(RulePath::new(fd, is_dir, Right::Rule(rule.access)));
         }
     }
     Ok(places)
@@ -126,7 +112,7 @@ fn open_as_spelt(path: &Path) -> rustix::io::Result<OwnedFd> {
 fn located<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[OwnDirectory],
-    seen: Option<&SessionPlan>,
+    session: Option<&SessionPlan>,
     links: OFlags,
 ) -> Result<Vec<RulePath>, Failure> {
     let mut places = Vec::new();
@@ -136,15 +122,17 @@ fn located<'a>(
         let right = if single { Right::Names } else { Right::Rule(rule.access) };
         let Some((fd, path)) = open(rule, own)? else { continue };
         let is_own = own.iter().any(|held| path.starts_with(held.path()));
-        if let Some(plan) = seen.filter(|_| !is_own) {
-            confirm_inside(plan, path, &fd)?;
+        match (rule.binding, session) {
+            (Binding::Walked(id), _) if identity(&fd, path)? != id => continue,
+            (Binding::Seen, Some(plan)) if !is_own => confirm_inside(plan, path, &fd)?,
+            (Binding::Walked(_) | Binding::Seen | Binding::Name, _) => {}
         }
         // The file that has the name now; of another that takes it the kernel knows nothing.
         let file = if single { open_file(rule, (&fd, path), links) } else { None };
-        places.extend(file.map(|fd| RulePath { fd, is_dir: false, right: Right::Rule(rule.access) }));
+        places.extend(file.map(|fd| RulePath::new(fd, false, Right::Rule(rule.access))));
         let is_dir = is_directory(&fd, path)?;
         let right = if is_dir && rule.extent == Extent::File { Right::Listing } else { right };
-        places.push(RulePath { fd, is_dir, right });
+        places.push(RulePath::new(fd, is_dir, right));
     }
     Ok(places)
 }
@@ -158,34 +146,61 @@ fn open_file(rule: &FsRule, (directory, path): (&OwnedFd, &Path), links: OFlags)
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(fd)
 }
 
-/// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
+/// A directory of the root with every right: for a domain below one that says what may be done in it. `None` for a file.
 #[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
 pub(crate) fn whole(path: &Path) -> Result<Option<RulePath>, Failure> {
-    match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(RulePath { fd, is_dir, right: Right::Everything })),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(errno) => Err(kernel(Step::Landlock, format!("open {} for its rule", path.display()), errno.into())),
-    }
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let fd = opened.map_err(|e| kernel(Step::Landlock, format!("open {} for its rule", path.display()), e.into()))?;
+    let is_dir = is_directory(&fd, path)?;
+    Ok(is_dir.then(|| RulePath::new(fd, true, Right::Everything)))
 }
 
 /// The place of a directory that is open.
 pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<RulePath, Failure> {
     let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(RulePath { fd, is_dir: true, right: Right::Everything })
+    Ok(RulePath::new(fd, true, Right::Everything))
 }
 
 /// A directory that may be read.
 pub(crate) fn readable(fd: &OwnedFd) -> Result<RulePath, Failure> {
     let fd = fd.try_clone().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(RulePath { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
+    Ok(RulePath::new(fd, true, Right::Rule(FsAccess::Read)))
 }
 
 impl RulePath {
+    fn new(fd: OwnedFd, is_dir: bool, right: Right) -> Self {
+        Self { fd, is_dir, right, path: OnceCell::new() }
+    }
+
+    /// Where the kernel says it is, without links.
+    pub(crate) fn path(&self) -> Result<&Path, Failure> {
+        if let Some(path) = self.path.get() {
+            return Ok(path);
+        }
+        let asked = crate::sys::fd::path_of(self.fd.as_fd());
+        let path = asked.map_err(failure(Step::Landlock, "ask where a rule is bound to"))?;
+        Ok(self.path.get_or_init(|| path))
+    }
+
+    /// True if the broker has more rights there than a call.
+    pub(crate) fn is_more_for_the_broker(&self, abi: u8) -> bool {
+        let of = |whose| known_abi(abi).map(|known| rights(known, self, (whose, Executing::Trees)));
+        of(ConfinedSide::Brokers).ok() != of(ConfinedSide::Calls).ok()
+    }
+
+    /// Place with every right, if this is a directory.
+    pub(crate) fn whole_directory(&self) -> Result<Option<Self>, Failure> {
+        if !self.is_dir {
+            return Ok(None);
+        }
+        tree(self.fd.as_fd()).map(Some)
+    }
+
     /// Where the kernel says it is, if its files may be read.
-    pub(crate) fn read_at(&self) -> Option<PathBuf> {
+    pub(crate) fn read_at(&self) -> Option<&Path> {
         match self.right {
             Right::Rule(access) if !access.reads_files() => None,
-            Right::Everything | Right::Rule(_) => crate::sys::fd::path_of(self.fd.as_fd()).ok(),
+            Right::Everything | Right::Rule(_) => self.path().ok(),
             Right::Program | Right::Programs | Right::Names | Right::Listing => None,
         }
     }
@@ -193,13 +208,13 @@ impl RulePath {
 
 /// A file that may be executed.
 pub(crate) fn program(fd: OwnedFd) -> RulePath {
-    RulePath { fd, is_dir: false, right: Right::Program }
+    RulePath::new(fd, false, Right::Program)
 }
 
 /// A directory below which every file may be executed that may be read.
 pub(crate) fn programs_below(fd: BorrowedFd<'_>) -> Result<RulePath, Failure> {
     let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
-    Ok(RulePath { fd, is_dir: true, right: Right::Programs })
+    Ok(RulePath::new(fd, true, Right::Programs))
 }
 
 /// Builds a ruleset.
@@ -416,9 +431,17 @@ pub(crate) fn reach(rule: &FsRule) -> PathBuf {
     }
 }
 
+fn identity(fd: &OwnedFd, path: &Path) -> Result<FileId, Failure> {
+    let stat = look(fd, path)?;
+    Ok(FileId { device: stat.st_dev, inode: stat.st_ino })
+}
+
+fn look(fd: &OwnedFd, path: &Path) -> Result<Stat, Failure> {
+    rustix::fs::fstat(fd).map_err(|e| kernel(Step::Landlock, format!("look at {}", path.display()), e.into()))
+}
+
 fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
-    let stat =
-        rustix::fs::fstat(fd).map_err(|e| kernel(Step::Landlock, format!("look at {}", path.display()), e.into()))?;
+    let stat = look(fd, path)?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 

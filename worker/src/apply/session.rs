@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::exec::Starts;
-use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
+use callgate_policy::plan::{Binding, Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
 use callgate_policy::step::Step;
 use rustix::fs::{Mode, OFlags};
 
@@ -14,6 +14,7 @@ use super::landlock::{ConfinedSide, Executing, RulePath, RulesetReach};
 use super::{call, done, failure, kernel, landlock, limit, mount, namespace, privilege};
 use crate::directory::OwnDirectory;
 use crate::filters;
+use crate::mountinfo;
 use crate::programs::{self, FoundPrograms};
 use crate::protocol::StepFailure;
 
@@ -69,9 +70,10 @@ pub(crate) fn confine(
     procfs: Option<&OwnedFd>,
 ) -> Result<ProgramRulesets, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
-    let surroundings = landlock::locate_surroundings(plan, directories)?;
-    let granted = landlock::locate_granted(&plan.grants, directories, plan)?;
-    let readable: Vec<PathBuf> = surroundings.iter().chain(&granted).filter_map(RulePath::read_at).collect();
+    let surroundings = landlock::locate(&plan.surroundings, directories, plan)?;
+    let granted = landlock::locate(&plan.grants, directories, plan)?;
+    let readable: Vec<PathBuf> =
+        surroundings.iter().chain(&granted).filter_map(RulePath::read_at).map(Path::to_owned).collect();
     let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable)).transpose()?;
     let mut files: Vec<RulePath> =
         found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
@@ -81,12 +83,13 @@ pub(crate) fn confine(
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
     let (calls, brokers) = ((ConfinedSide::Calls, executing), (ConfinedSide::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);
-    let mut own = landlock::locate(&brokers_own(plan), directories)?;
-    own.extend(procfs.map(landlock::readable).transpose()?);
+    let mut own = landlock::locate(&brokers_own(plan), directories, plan)?;
+    let brokers_places = BrokersPlaces::of(plan, surroundings.iter().chain(&granted), &own)?;
+    own.extend(procfs.map(landlock::readable).transpose()?); // mounted nowhere: no path leads there
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
-            let trees = all_but_the_brokers(plan)?;
-            let all = trees.iter().chain(&files);
+            let (trees, by_rule) = all_but_the_brokers((&surroundings, &granted), &brokers_places)?;
+            let all = trees.iter().chain(by_rule).chain(&files);
             let ruleset = landlock::build(plan.landlock_abi, all, RulesetReach::Everything, calls)?;
             (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
         }
@@ -126,7 +129,7 @@ pub(crate) fn confine_readers(
     let_go_of_them: impl FnOnce() -> Result<(), StepFailure>,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
-    let places = landlock::locate_granted(&reading, directories, plan)?;
+    let places = landlock::locate(&reading, directories, plan)?;
     let whose = (ConfinedSide::Calls, Executing::Trees);
     let ruleset = landlock::build(plan.landlock_abi, &places, RulesetReach::Everything, whose)?;
     landlock::restrict(&ruleset)?;
@@ -152,32 +155,64 @@ pub(crate) fn terminals(plan: &SessionPlan) -> Result<Option<OwnedFd>, StepFailu
     }
 }
 
-/// The trees that the session's rules lie in, whole: all that the broker's domain has but what is the broker's own.
+/// Places where the broker may do more than calls: trees in which names are kept, directories of single names, and its own. Each by all
+/// of its names.
+struct BrokersPlaces(Vec<PathBuf>);
+
+impl BrokersPlaces {
+    fn of<'a>(
+        plan: &SessionPlan,
+        rules: impl Iterator<Item = &'a RulePath>,
+        own: &'a [RulePath],
+    ) -> Result<Self, StepFailure> {
+        let mounts = mountinfo::read().map_err(failure(Step::Landlock, "read the mounts of the session"))?;
+        let mut places = Vec::new();
+        for place in own.iter().chain(rules.filter(|place| place.is_more_for_the_broker(plan.landlock_abi))) {
+            let path = place.path()?;
+            places.extend(mountinfo::other_names(&mounts, path));
+            places.push(path.to_owned());
+        }
+        Ok(Self(places))
+    }
+
+    /// True if none of them lies in this tree, or holds it.
+    fn are_apart_from(&self, tree: &Path) -> bool {
+        !self.0.iter().any(|place| place.starts_with(tree) || tree.starts_with(place))
+    }
+}
+
+/// Domain of a call with all the rights of its session, below the broker's, which holds them rule by rule: whole trees, but for what is
+/// the broker's.
 ///
-/// A call with all the rights of its session lives below the broker's domain, which holds them rule by rule. What a domain
-/// of its own must add is that it keeps off what is the broker's; each rule named once more would be copied and freed
+/// All that such a domain must add is that a call keeps off what is the broker's; each rule named once more would be copied and freed
 /// with every call. (Without a mount namespace the broker's `/proc` is the host's, and calls get their rules again.)
-fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<RulePath>, StepFailure> {
-    let brokers = plan.private.inside.as_path();
-    let top = |rule: &FsRule| rule.path.as_path().components().take(2).collect::<PathBuf>();
-    // So does a tree with kept names, in which a call may do less than the broker.
-    let kept: BTreeSet<PathBuf> = plan.rules().filter(|rule| rule.access == FsAccess::Kept).map(top).collect();
-    let mut whole = BTreeSet::new();
-    let mut places = Vec::new();
-    for rule in plan.rules() {
-        if brokers.starts_with(top(rule)) || kept.contains(&top(rule)) || top(rule) == Path::new("/dev") {
-            places.extend(landlock::locate([rule], &[])?);
+///
+/// A tree is what the kernel says that a rule was bound to: the path of a rule may lead by a link into another one.
+fn all_but_the_brokers<'a>(
+    (surroundings, granted): (&'a [RulePath], &'a [RulePath]),
+    brokers: &BrokersPlaces,
+) -> Result<(Vec<RulePath>, Vec<&'a RulePath>), StepFailure> {
+    let mut tops = BTreeSet::new();
+    let (mut trees, mut by_rule) = (Vec::new(), Vec::new());
+    for place in surroundings.iter().chain(granted) {
+        let top: PathBuf = place.path()?.components().take(2).collect();
+        if brokers.are_apart_from(&top) {
+            tops.insert(top);
         } else {
-            whole.insert(top(rule));
+            by_rule.push(place);
         }
     }
-    // What was granted is named itself as well: the kernel climbs from a file until every domain has let it pass.
-    let named = plan.grants.iter().filter(|rule| !brokers.starts_with(&rule.path) && !kept.contains(&top(rule)));
-    whole.extend(named.map(|rule| PathBuf::from(rule.path.as_path())));
-    for path in whole {
-        places.extend(landlock::whole(&path)?);
+    for top in tops {
+        trees.extend(landlock::whole(&top)?);
     }
-    Ok(places)
+    // What was granted is named itself as well: the kernel climbs from a file until every domain has let it pass. A single file is
+    // not: it may have another name, where the broker may do more.
+    for place in granted {
+        if brokers.are_apart_from(place.path()?) {
+            trees.extend(place.whole_directory()?);
+        }
+    }
+    Ok((trees, by_rule))
 }
 
 /// Rules that the broker needs besides: `/proc`, where it asks who a notification is from; the session's own directory,
@@ -188,6 +223,7 @@ fn brokers_own(plan: &SessionPlan) -> Vec<FsRule> {
         path,
         access,
         extent: Extent::Subtree,
+        binding: Binding::Name,
         presence,
         exactness: Exactness::Exact,
         source: "broker".to_owned(),

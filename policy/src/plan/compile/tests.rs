@@ -6,11 +6,14 @@ use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
+use crate::plan::FileId;
 use crate::plan::env::{EnvSources, Fate};
 use crate::plan::{Identity, PrivateDir, PrivateKind};
 use crate::requirement::RequirementSet;
 use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
 use crate::variable::Variables;
+
+const ID: FileId = FileId { device: 1, inode: 2 };
 
 fn facts() -> HostFacts {
     HostFacts {
@@ -25,10 +28,10 @@ fn facts() -> HostFacts {
         asked: Vec::new(),
         homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
-        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: EtcReading::Tree }],
+        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: EtcReading::Tree, id: ID }],
         shared: vec![
-            Readable { path: "/usr".into(), reading: EtcReading::Tree },
-            Readable { path: "/opt/tool".into(), reading: EtcReading::Tree },
+            Readable { path: "/usr".into(), reading: EtcReading::Tree, id: ID },
+            Readable { path: "/opt/tool".into(), reading: EtcReading::Tree, id: ID },
         ],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
         path_left_out: Vec::new(),

@@ -1,6 +1,7 @@
 use super::*;
 
-const FILE: Attributes = Attributes { kind: EntryKind::File, uid: 0, gid: 0, mode: 0o644, is_mount: false };
+const ID: FileId = FileId { device: 1, inode: 2 };
+const FILE: Attributes = Attributes { kind: EntryKind::File, uid: 0, gid: 0, mode: 0o644, is_mount: false, id: ID };
 const DIRECTORY: Attributes = Attributes { kind: EntryKind::Directory, mode: 0o755, ..FILE };
 
 fn name(path: &str) -> ByName {
@@ -181,19 +182,19 @@ fn a_pattern_stands_for_one_name() {
 }
 
 fn part(path: &str, reading: EtcReading) -> Readable {
-    Readable { path: path.into(), reading }
+    Readable { path: path.into(), reading, id: ID }
 }
 
 #[test]
 fn a_directory_is_granted_whole_or_by_its_parts() {
-    let mut inner = WalkedDirectory::new("/etc/a/in".into());
-    inner.file("/etc/a/in/f".into());
+    let mut inner = WalkedDirectory::new("/etc/a/in".into(), ID);
+    inner.file("/etc/a/in/f".into(), ID);
     let inner = inner.close();
     assert_eq!(inner, ReadablePart::Whole);
 
-    let mut outer = WalkedDirectory::new("/etc/a".into());
-    outer.directory("/etc/a/in".into(), inner.clone());
-    outer.file("/etc/a/f".into());
+    let mut outer = WalkedDirectory::new("/etc/a".into(), ID);
+    outer.directory("/etc/a/in".into(), ID, inner.clone());
+    outer.file("/etc/a/f".into(), ID);
     outer.hidden(false);
     let outer = outer.close();
     let parts = vec![
@@ -203,8 +204,8 @@ fn a_directory_is_granted_whole_or_by_its_parts() {
     ];
     assert_eq!(outer, ReadablePart::Parts { parts, lists: true });
 
-    let mut top = WalkedDirectory::new("/etc".into());
-    top.directory("/etc/a".into(), outer.clone());
+    let mut top = WalkedDirectory::new("/etc".into(), ID);
+    top.directory("/etc/a".into(), ID, outer.clone());
     assert_eq!(
         top.close(),
         ReadablePart::Parts {
@@ -218,8 +219,8 @@ fn a_directory_is_granted_whole_or_by_its_parts() {
     );
 
     // Names of a hidden directory stay hidden, at any depth.
-    let mut top = WalkedDirectory::new("/etc".into());
-    top.directory("/etc/a".into(), outer);
+    let mut top = WalkedDirectory::new("/etc".into(), ID);
+    top.directory("/etc/a".into(), ID, outer);
     top.hidden(true);
     let parts = vec![
         part("/etc/a/in", EtcReading::Tree),
@@ -232,7 +233,7 @@ fn a_directory_is_granted_whole_or_by_its_parts() {
 /// Only what lies in it is granted, however the walk went.
 #[test]
 fn nothing_is_granted_of_a_directory_of_hidden_files() {
-    let mut directory = WalkedDirectory::new("/etc/a".into());
+    let mut directory = WalkedDirectory::new("/etc/a".into(), ID);
     directory.hidden(false);
     directory.hidden(true);
     assert_eq!(directory.close(), ReadablePart::Parts { parts: vec![], lists: false });
