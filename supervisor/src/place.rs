@@ -265,13 +265,14 @@ impl TypedPath {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Looked {
     pub(crate) seen: Vec<Seen>,
+    /// Where each of them leads, without links, and each of those at which nothing stood: below the nearest directory that was there.
+    real: Vec<(HostPath, PathBuf)>,
 }
 
 impl Looked {
     /// Where a path led that was looked at.
     pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
-        let seen = self.seen.iter().find(|seen| seen.path.as_path() == path)?;
-        Some(seen.real().as_path().to_owned())
+        self.real.iter().find(|(looked_at, _)| looked_at.as_path() == path).map(|(_, real)| real.clone())
     }
 }
 
@@ -294,11 +295,16 @@ pub(crate) fn look<'a>(
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
 ) -> Result<Looked, (HostPath, Misled)> {
-    let Looked { mut seen } = Looked::default();
+    let Looked { mut seen, mut real } = Looked::default();
     for rule in grants {
         let (is_entry, mut decided) = (rule.extent == Extent::Entry, false);
         for path in rule.path.as_path().ancestors().take(if is_entry { usize::MAX } else { 1 }) {
-            let Ok(way) = from_roots(roots, path) else { continue };
+            let Ok(way) = from_roots(roots, path) else {
+                if path == rule.path.as_path() && !real.iter().any(|(looked_at, _)| *looked_at == rule.path) {
+                    real.extend(below_what_is_there(roots, path).map(|to| (rule.path.clone(), to)));
+                }
+                continue;
+            };
             if is_entry && path == rule.path.as_path() && way.has_links() {
                 continue; // what the name itself leads to is not granted; where it lies is looked at next
             }
@@ -323,12 +329,21 @@ pub(crate) fn look<'a>(
             {
                 let (device, inode) = way.id();
                 let directory = FileType::from_raw_mode(way.stat().st_mode) == FileType::Directory;
+                real.push((path.clone(), leads_to.clone()));
                 let leads_to = Some(HostPath::from(leads_to)).filter(|leads_to| *leads_to != path);
                 seen.push(Seen { path, device, inode, directory, leads_to });
             }
         }
     }
-    Ok(Looked { seen })
+    Ok(Looked { seen, real })
+}
+
+/// Where a path would lead at which nothing stands.
+fn below_what_is_there(roots: &[Place], path: &Path) -> Option<PathBuf> {
+    path.ancestors().skip(1).find_map(|above| {
+        let (way, rest) = (from_roots(roots, above).ok()?, path.strip_prefix(above).ok()?);
+        Some(way.real_path().ok()?.join(rest))
+    })
 }
 
 fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<FollowedPath> {
@@ -520,7 +535,8 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of(&HostView::look().unwrap(), [&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let Looked { seen } = look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let Looked { seen, real } =
+            look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
         let leads_to = Some(aside.join("sub").into());
         assert_eq!(
@@ -528,6 +544,8 @@ mod tests {
             [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true, leads_to }],
             "where it is now"
         );
+        let real_paths = ["sub", "absent"].map(|name| (HostPath::from(ws.join(name)), aside.join(name)));
+        assert_eq!(real, real_paths, "where it is now, and would be");
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));

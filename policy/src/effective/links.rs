@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EffectiveSet, PathRegion, Scope, ShellRegion, Source};
+use super::{Bound, EffectiveSet, PathRegion, Scope, ShellRegion, Source};
 use crate::path::HostPath;
 use crate::pattern::{PathPattern, ProgramPattern};
 
@@ -26,6 +26,18 @@ impl EffectiveSet {
     #[must_use]
     pub fn leads_out(
         &self,
+        seen: impl Fn(&Path) -> Option<PathBuf>,
+        real: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<LeadsOut> {
+        self.bounds.iter().find_map(|bound| self.leads_out_of(bound, &seen, &real))
+    }
+
+    /// The first that leads out of this bound.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn leads_out_of(
+        &self,
+        bound: &Bound,
         seen: impl Fn(&Path) -> Option<PathBuf>,
         real: impl Fn(&Path) -> Option<PathBuf>,
     ) -> Option<LeadsOut> {
@@ -68,12 +80,10 @@ impl EffectiveSet {
                 ProgramPattern::Any | ProgramPattern::One(_) | ProgramPattern::OneBelow { .. } => None,
             })
         };
-        self.bounds.iter().find_map(|bound| {
-            let read = bound.read.as_ref().and_then(|most| of_files(&self.rights.read, most, &bound.source));
-            let write = || of_files(&self.rights.write, bound.write.as_ref()?, &bound.source);
-            let shell = || of_programs(bound.shell.as_ref()?, &bound.source);
-            read.or_else(write).or_else(shell)
-        })
+        let read = bound.read.as_ref().and_then(|most| of_files(&self.rights.read, most, &bound.source));
+        let write = || of_files(&self.rights.write, bound.write.as_ref()?, &bound.source);
+        let shell = || of_programs(bound.shell.as_ref()?, &bound.source);
+        read.or_else(write).or_else(shell)
     }
 
     /// Regions of these files by where their paths lead, with all below a pattern's literal directory: to ask what the

@@ -131,7 +131,11 @@ impl Session {
             bound: most.as_parent(),
             rules,
             watchdogs: Arc::clone(&self.gate.watchdogs),
-            inherited: Some(Inherited { tools, skills: self.notebook.skills.found() }),
+            inherited: Some(Inherited {
+                tools,
+                skills: self.notebook.skills.found(),
+                most: (self.effective.as_parent(), self.sandbox.looked.clone()),
+            }),
             roots: self.sandbox.roots.iter().map(Place::id).collect(),
             ancestry: self.family.rearing.ancestry.clone(),
             halt: Arc::clone(&self.gate.halt),

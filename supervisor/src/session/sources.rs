@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, LeadsOut, Source, narrow};
 use callgate_policy::manifest::Agent;
 use callgate_policy::profile::Profile;
 use callgate_policy::tool::Surface;
@@ -17,7 +17,7 @@ use crate::causes::with_causes;
 use crate::facts::Search;
 use crate::host_view::HostView;
 use crate::open_error::OpenError;
-use crate::place::Changeable;
+use crate::place::{Changeable, Looked};
 use crate::registry::Hosted;
 use crate::registry::hosted::skill;
 use crate::registry::{
@@ -89,9 +89,23 @@ pub(crate) struct Sources {
 pub(crate) struct Inherited {
     pub(super) tools: Registry,
     pub(super) skills: Arc<skill::Found>,
+    /// Its parent's rights, and the places that the parent is bound to, whatever has their paths by now.
+    pub(super) most: (Bound, Looked),
 }
 
 impl Sources {
+    /// Where rights lead out of what bounds the session, by a link; and for a subagent, out of what its parent is bound to.
+    pub(super) fn leads_out(
+        &self,
+        effective: &EffectiveSet,
+        seen: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<OpenError> {
+        leads_out(effective, &seen, real_path).or_else(|| {
+            let (parents, looked) = &self.inherited.as_ref()?.most;
+            effective.leads_out_of(parents, seen, |path| looked.real(path)).map(out_of)
+        })
+    }
+
     /// Reads them, and leaves out what cannot be offered.
     pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = match &self.inherited {
@@ -222,10 +236,14 @@ pub(super) fn keep_what_is_their_own<C: Borrow<Changeable>>(
     });
 }
 
-/// Leaves out the tools whose part leads out of what bounds the session, by a link.
-pub(super) fn keep_what_leads_nowhere(registry: &mut Registry, effective: &EffectiveSet, variables: &Variables) {
+/// Leaves out the tools of a subagent whose part leads out of what bounds its session, by a link.
+pub(super) fn keep_what_leads_nowhere(
+    registry: &mut Registry,
+    sources: &Sources,
+    (effective, variables): (&EffectiveSet, &Variables),
+) {
     registry.leave_out(|tool| match part(tool, effective, variables) {
-        Ok(own) => leads_out(&own, real_path, real_path).map(|error| with_causes(&error)),
+        Ok(own) => sources.leads_out(&own, real_path).map(|error| with_causes(&error)),
         Err(error) => Some(error.to_string()),
     });
 }
@@ -243,7 +261,10 @@ pub(super) fn leads_out(
     seen: impl Fn(&Path) -> Option<PathBuf>,
     real: impl Fn(&Path) -> Option<PathBuf>,
 ) -> Option<OpenError> {
-    let out = effective.leads_out(seen, real)?;
+    effective.leads_out(seen, real).map(out_of)
+}
+
+fn out_of(out: LeadsOut) -> OpenError {
     let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
-    Some(OpenError::LeadsOut { granted, to: out.to, bound })
+    OpenError::LeadsOut { granted, to: out.to, bound }
 }

@@ -92,7 +92,7 @@ impl Session {
             }
             let mut registry = sources.read(&self.variables)?;
             if sources.inherited.is_some() {
-                keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
+                keep_what_leads_nowhere(&mut registry, &sources, (&self.effective, &self.variables));
             } else {
                 let changeable = || &self.sandbox.changeable;
                 keep_what_is_their_own(

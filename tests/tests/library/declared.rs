@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use callgate::policy::mode::Mode;
 use callgate::trust::{Decision, Found, TrustList};
-use callgate::{Launcher, Outcome, ReloadError, Session, SessionSpec, Supervisor, ToolState};
+use callgate::{Launcher, OpenError, Outcome, ReloadError, Session, SessionSpec, Supervisor, ToolState};
 use serde_json::json;
 
 use super::{STRENGTHS, callgate, until};
@@ -77,6 +77,36 @@ fn s1_26_s1_20_a_reload_waits_while_a_call_is_in_flight() {
         assert!(matches!(session.reload_tools().await, Err(ReloadError::Trust(_))));
         assert!(said(&session).await.contains("has changed"), "what is there is not what was trusted");
     });
+}
+
+/// X0-55, E1: a directory that has taken a project's name since its manifest was found is not opened with that.
+#[test]
+fn x0_55_e1_a_directory_that_took_a_project_s_name_is_not_opened() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().canonicalize().unwrap();
+        let (project, aside, list) = (top.join("project"), top.join("aside"), TrustList::at(top.join("list")));
+        for directory in [&project, &top.join("other")] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("callgate.toml"), "id = \"x\"\n").unwrap();
+        }
+        list.trust(&project, Decision::Trusted).unwrap();
+        let Found::Trusted(found) = list.find(&project).unwrap() else { panic!("it is trusted") };
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let open =
+                async || supervisor.open(SessionSpec::of_project(&project, (*found).clone()).strength(strength)).await;
+            open().await.map(drop).expect("the control");
+            fs::rename(&project, &aside).unwrap();
+            fs::rename(top.join("other"), &project).unwrap();
+            let Err(OpenError::OtherProject { path }) = open().await else { panic!("it is another directory") };
+            assert_eq!(path.as_path(), project, "{strength:?}");
+            fs::rename(&project, top.join("other")).unwrap();
+            fs::rename(&aside, &project).unwrap();
+            open().await.map(drop).expect("the control: the same directory is there again");
+        });
+    }
 }
 
 /// S1-20: a tool that is deactivated ends what is in flight and takes no more; what was disposed of is gone. Twice is as once.

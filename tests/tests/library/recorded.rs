@@ -10,8 +10,8 @@ use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::mode::Mode;
 use callgate::policy::rules::{Action, Rule};
 use callgate::{
-    Answer, Approver, Asked, EventKind, Launcher, Outcome, Question, Session, SessionSpec, SessionState, Store,
-    Supervisor,
+    Answer, Approver, Asked, EventKind, Launcher, OpenError, Outcome, Question, Session, SessionSpec, SessionState,
+    Store, Supervisor,
 };
 use serde_json::json;
 
@@ -230,6 +230,57 @@ fn x1_31_an_approval_with_a_secret_is_not_written_down() {
         asked(2);
         output(&again, secret).await;
         asked(3);
+    });
+}
+
+/// F11, X0-11: a rule that was added is in force again when its session goes on, and in no other session.
+#[test]
+fn f11_x0_11_an_added_rule_holds_when_the_session_goes_on() {
+    with_stores(async |supervisor, _store, spec| {
+        let workspace = spec().workspace[0].clone();
+        let touch = async |session: &Session, name: &str| {
+            let made = session.call("bash", json!({ "command": format!("touch {name}") })).await;
+            (made.metadata.denial, fs::remove_file(workspace.join(name)).is_ok())
+        };
+        let open = || spec().mode(Mode::Yolo);
+        let session = supervisor.open(open()).await.unwrap();
+        assert_eq!(touch(&session, "kept").await, (None, true), "the control");
+        session.add_rule(&Rule::new("bash", Action::Deny).pattern("touch kept")).unwrap();
+        let id = session.id().to_owned();
+        drop(session);
+        let again = supervisor.open(open().resume(&id)).await.unwrap();
+        let (denial, is_made) = touch(&again, "kept").await;
+        let denial = denial.unwrap();
+        assert!(denial.layer == callgate::Layer::Rule && denial.reason.contains("(this session)"), "{denial:?}");
+        assert!(!is_made);
+        assert_eq!(touch(&again, "other").await, (None, true), "the control");
+        let other = supervisor.open(open()).await.unwrap();
+        assert_eq!(touch(&other, "kept").await, (None, true), "the control: it was that session's");
+    });
+}
+
+/// F11, S0-39: a session does not go on with a rule that would now mean something else than it said.
+#[test]
+fn f11_s0_39_a_kept_rule_that_cannot_be_used_any_more_is_refused() {
+    with_stores(async |supervisor, store, spec| {
+        let beside = tempfile::tempdir().unwrap();
+        let directory = |name: &str| {
+            let directory = beside.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            directory
+        };
+        let (plain, star) = (directory("plain"), directory("a*b"));
+        let session = supervisor.open(spec().ad_hoc(&plain)).await.unwrap();
+        session.add_rule(&Rule::new("bash", Action::Allow).pattern("cat {ad-hoc}/file")).unwrap();
+        let id = session.id().to_owned();
+        drop(session);
+        let refused = supervisor.open(spec().ad_hoc(&star).resume(&id)).await.unwrap_err();
+        assert!(matches!(refused, OpenError::Rule(_)), "{refused:?}");
+        let text = callgate::with_causes(&refused);
+        assert!(text.contains("this session") && text.contains("has a `*` in its name"), "{text}");
+        assert!(!store.session(&id).unwrap().is_open, "it is nobody's");
+        supervisor.open(spec().ad_hoc(&star)).await.map(drop).expect("the control: without that rule");
+        supervisor.open(spec().ad_hoc(&plain).resume(&id)).await.map(drop).expect("the control: as it was");
     });
 }
 

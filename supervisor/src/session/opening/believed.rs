@@ -3,6 +3,7 @@
 //! Owes: definitions and skills that cannot be read; a tool that calls could rewrite, or whose part leads out, is left out and told of;
 //! requirements that make no sense.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Kind, Source, beyond, narrow};
@@ -60,7 +61,7 @@ impl BelievedTools {
             if sources.inherited.is_some() {
                 // Whether calls could rewrite them, and where their programs are, was found with the rights of the first session,
                 // which has the most.
-                keep_what_leads_nowhere(&mut registry, &effective, variables);
+                keep_what_leads_nowhere(&mut registry, &sources, (&effective, variables));
             } else {
                 let (written, asked) = (compile::written(&effective), effective.asked_for());
                 let changeable = || Changeable::of(held.host(), held.held(), &written, &asked);
@@ -79,6 +80,15 @@ impl BelievedTools {
 
     pub(super) fn effective(&self) -> &EffectiveSet {
         &self.effective
+    }
+
+    /// Where these rights lead out of what bounds the session.
+    pub(super) fn leads_out(
+        &self,
+        effective: &EffectiveSet,
+        seen: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<OpenError> {
+        self.sources.leads_out(effective, seen)
     }
 
     /// Places that are granted because they were looked at, which was by no link.

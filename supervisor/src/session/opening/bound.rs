@@ -1,8 +1,8 @@
 //! Fifth stage: the plan of the session's processes for one strength, bound to the things that were seen.
 //!
-//! Owes: no place for private files or outputs; rights that cannot be told the kernel; a grant that is missing, was replaced, or leads
-//! elsewhere than it did when it was judged, out of its bound or to what no session reaches; a credential whose host would be reached past
-//! egress; debugging where every program is judged.
+//! Owes: no place for private files or outputs; rights that cannot be told the kernel; variables that no program gets; a grant that is
+//! missing, was replaced, or hangs on a link of a call or on a stranger's directory; one that leads out of its bound, or to what no session
+//! reaches; a credential that calls could read; a file of the policy that they could change; debugging where every program is judged.
 
 use std::os::fd::OwnedFd;
 
@@ -13,8 +13,6 @@ use callgate_policy::plan::{Ablation, AskedFor, Calls, PrivateDir, PrivateKind, 
 use callgate_policy::shell::restricted;
 use callgate_policy::step::Step;
 
-use super::super::sources::leads_out;
-use super::super::written::real_path;
 use super::super::{Overflow, SessionSpec, Warning};
 use super::judged::{JudgedRights, barred};
 use super::recorded::RecordedRights;
@@ -83,13 +81,13 @@ impl BoundPlan {
         let granted = plan.grants.iter().chain(toolchains).chain(&trees);
         let looked = place::look((roots, judged.tools.beside()), changeable, granted, identity)
             .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
-        // A link may have been turned since these were asked first; now it is known what the session will be bound to.
-        if let Some(error) = leads_out(&effective, |path| looked.real(path), real_path) {
+        // Where a path leads is asked now that it is known what the session will be bound to.
+        if let Some(error) = judged.tools.leads_out(&effective, |path| looked.real(path)) {
             return Err(error);
         }
         let led = effective.led_to(|path| looked.real(path));
         barred(supervisor, spec, &judged.held).refuse(&led)?;
-        judged.credentials.refuse_reach(&effective, &plan)?;
+        // What is granted as it is spelt, the plan says.
         judged.credentials.refuse_reach(&led, &plan)?;
         let plan = plan.keeping(&recorded.policy).bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match judged.watched {

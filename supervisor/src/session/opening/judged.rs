@@ -1,9 +1,9 @@
 //! Third stage: what is in force, judged as a whole, before anything of it is made.
 //!
 //! Owes: variables that steer programs; a directory, or a path that was typed, that a link of a call decides; a home directory as the
-//! workspace; a grant that leads out of
-//! its bound by a link, reaches a home directory, what sessions keep or where tools are declared; what a manifest says that is not in force
-//! yet; approvals for a project that is not trusted; rules and modes that make no sense; credentials that cannot be read.
+//! workspace; a grant of a home directory, of what sessions keep or of where tools are declared, by the name that it has; what a manifest
+//! says that is not in force yet; approvals for a project that is not trusted; rules and modes that make no sense; credentials that cannot
+//! be read.
 
 use std::sync::Arc;
 
@@ -18,8 +18,6 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::super::family::Ancestry;
 use super::super::rules::rules;
-use super::super::sources::leads_out;
-use super::super::written::real_path;
 use super::super::{Lineage, SessionSpec, Warning, WatchdogObject};
 use super::barred::Barred;
 use super::believed::BelievedTools;
@@ -74,9 +72,6 @@ impl JudgedRights {
         }
         let changeable = Changeable::of(held.host(), held.held(), &ancestry.written, &ancestry.asked);
         refuse_planted_links(&held, spec, &changeable)?;
-        if let Some(error) = leads_out(effective, real_path, real_path) {
-            return Err(error);
-        }
         if !spec.allow_home {
             refuse_home_as_workspace(&held)?;
         }

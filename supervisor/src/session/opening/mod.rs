@@ -2,6 +2,7 @@
 //!
 //! [`HeldRoots`] → [`BelievedTools`] → [`JudgedRights`] → [`RecordedRights`] → [`BoundPlan`] → [`ConfinedSession`]. Each file says which
 //! refusals its stage owes. None can be left out, nor its order changed: the next one takes it by value.
+//! After the last, a directory that has taken the name of a trusted project since that was found is refused here.
 
 mod barred;
 mod believed;
@@ -10,6 +11,8 @@ mod judged;
 mod policy_files;
 mod recorded;
 mod roots;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, RwLock};
 
