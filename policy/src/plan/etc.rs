@@ -4,6 +4,9 @@
 //! The supervisor walks `/etc` and asks [`by_name`] and [`Attributes::fit`] about each entry; [`WalkedDirectory`] makes as few
 //! rules of the answers as it can. Nothing here reads a file's content.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use self::NamePart::{Anywhere, End, Start, Whole};
 use super::rule::FileId;
 use super::system;
@@ -95,7 +98,7 @@ pub fn by_name(path: &HostPath) -> ByName {
     let below = below.to_ascii_lowercase();
     let name = below.rsplit(|byte| *byte == b'/').next().unwrap_or(&below);
     let is_hidden = NAMES.iter().any(|(_, names)| names.iter().any(|part| part.is_in(name)))
-        || PLACES.iter().any(|(_, places)| places.iter().any(|place| matches(place.as_bytes(), &below)));
+        || below.first().is_some_and(|first| places(*first).any(|place| matches(place, &below)));
     if is_hidden { ByName::Hidden } else { ByName::Open }
 }
 
@@ -656,6 +659,19 @@ const PLACES: &[(&str, &[&str])] = &[
         &["pip.conf", "yarnrc*", "gemrc", "opt", "zypp", "rhn", "yum*", "dnf", "subversion"],
     ),
 ];
+
+/// The patterns of [`PLACES`] that begin with this byte: it is asked about every entry of `/etc`, and few begin as one does.
+fn places(first: u8) -> impl Iterator<Item = &'static [u8]> {
+    static BY_FIRST: LazyLock<BTreeMap<u8, Vec<&'static [u8]>>> = LazyLock::new(|| {
+        let mut by_first = BTreeMap::<u8, Vec<&[u8]>>::new();
+        for place in PLACES.iter().flat_map(|(_, places)| *places).map(|place| place.as_bytes()) {
+            let Some(first) = place.first() else { continue };
+            by_first.entry(*first).or_default().push(place);
+        }
+        by_first
+    });
+    BY_FIRST.get(&first).into_iter().flatten().copied()
+}
 
 /// True if a path is what a pattern of [`PLACES`] says. What lies below a hidden place is never asked about.
 fn matches(pattern: &[u8], path: &[u8]) -> bool {

@@ -238,3 +238,13 @@ fn nothing_is_granted_of_a_directory_of_hidden_files() {
     directory.hidden(true);
     assert_eq!(directory.close(), ReadablePart::Parts { parts: vec![], lists: false });
 }
+
+/// They are found by their first byte.
+#[test]
+fn every_hidden_place_begins_with_a_byte_of_its_own() {
+    for place in PLACES.iter().flat_map(|(_, places)| *places) {
+        assert!(!place.starts_with('*'), "{place}");
+        let path = format!("/etc/{}", place.replace('*', "x"));
+        assert_eq!(name(&path), ByName::Hidden, "{path}");
+    }
+}
