@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock};
 
 /// Concurrency of a tool's calls: whether they may run beside others. What a tool does not say is that they may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -26,8 +26,18 @@ pub(crate) struct Turns(Arc<RwLock<()>>);
 /// A call's place. Held until nothing of the call runs any more.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    SideBySide { _guard: OwnedRwLockReadGuard<()> },
-    Alone { _guard: OwnedRwLockWriteGuard<()> },
+    SideBySide {
+        _guard: OwnedRwLockReadGuard<()>,
+    },
+    Alone {
+        _guard: OwnedRwLockWriteGuard<()>,
+    },
+    /// Turn of a task in the background, beside all calls: its place among the tasks.
+    Background {
+        _place: OwnedSemaphorePermit,
+    },
+    /// Turn of a program that the host has started, beside all calls.
+    Host,
 }
 
 /// A call's place in the queue, which it keeps while it is looked at and a person is asked about it: who comes later waits for

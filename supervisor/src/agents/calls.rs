@@ -12,20 +12,19 @@ use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_tools::csv_tasks;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::kept::{AgentStatus, KeptAgent, Swarm};
+use super::kept::{AgentStatus, KeptAgent, LifeTicket, Swarm, UNBEGUN};
 use super::life::Beginning;
 use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX};
 use crate::call::envelope::Done;
-use crate::call::error::error_text;
 use crate::error::CallError;
 use crate::gate::ApprovedPlan;
 use crate::id::new_id;
 use crate::registry::{AgentsAct, Delegation};
 use crate::registry::{Tool, time};
-use crate::session::{Places, Queue, Session};
+use crate::session::{InFlight, Places, Queue, Session};
 use crate::trace::{self, Traceparent};
 use crate::turn::{Concurrency, Turns};
 
@@ -42,9 +41,9 @@ const ANY: [&str; 2] = ["general", "custom"];
 /// The type that has explicit tools.
 const CUSTOM: &str = "custom";
 
-/// Wait of several agents: their tasks, in order, and their places.
+/// Wait of several agents: their first lives, in order, and their places. What is left of them ends with this.
 struct SwarmQueue {
-    tasks: Mutex<VecDeque<Arc<KeptAgent>>>,
+    lives: Mutex<VecDeque<LifeTicket>>,
     swarm: Arc<Swarm>,
     queue: Queue,
     places: Places,
@@ -103,11 +102,13 @@ impl Session {
                     only,
                     text(args, "prompt"),
                 );
-                let kept = Arc::new(kept);
                 let beginning = self.beginning_of(tool, &kept, (most, call))?;
+                let place = self.place_for_agent()?;
+                let ticket = kept.begins();
+                let kept = Arc::clone(ticket.agent());
                 // Before it begins: if nobody waits for this call any more, it can still be found, and cancelled.
                 self.family.agents.add(Arc::clone(&kept));
-                if let Err(error) = self.start_one(&kept, beginning).await {
+                if let Err(error) = self.start_one(ticket, beginning, place).await {
                     self.family.agents.forget(&kept.id);
                     return Err(error);
                 }
@@ -167,14 +168,19 @@ impl Session {
         Ok(beginning)
     }
 
-    /// Starts one, and returns when it works.
-    async fn start_one(&self, kept: &Arc<KeptAgent>, beginning: Beginning) -> Result<(), CallError> {
-        let place = self.place_for_agent()?;
+    /// Starts a life, and returns when it works.
+    async fn start_one(
+        &self,
+        ticket: LifeTicket,
+        beginning: Beginning,
+        place: (InFlight, OwnedSemaphorePermit),
+    ) -> Result<(), CallError> {
         let (tell, told) = oneshot::channel();
-        let lives = beginning.live_kept(Arc::clone(kept), place, tell);
+        let agent = ticket.agent().agent.clone();
+        let lives = beginning.live_kept(ticket, place, tell);
         // Whatever becomes of this call, what was begun is ended by whoever began it.
         drop(tokio::spawn(trace::within(Traceparent::current(), lives)));
-        let broke = |_| CallError::Tool(format!("the subagent `{}` broke", kept.agent));
+        let broke = |_| CallError::Tool(format!("the subagent `{agent}` broke"));
         told.await.map_err(broke)?.map(drop)
     }
 
@@ -186,14 +192,9 @@ impl Session {
     ) -> Result<Done, CallError> {
         let beginning = self.beginning_of(tool, kept, (most, call))?;
         // A place first: one that is not started stays as it is.
-        drop(self.place_for_agent()?);
-        if !kept.starts_again(task, prompt) {
-            return Err(runs(kept));
-        }
-        if let Err(error) = self.start_one(kept, beginning).await {
-            kept.ends(AgentStatus::Failed, &error_text(&error));
-            return Err(error);
-        }
+        let place = self.place_for_agent()?;
+        let ticket = kept.starts_again(task, prompt).ok_or_else(|| runs(kept))?;
+        self.start_one(ticket, beginning, place).await?;
         Ok(delivered(kept, "started"))
     }
 
@@ -262,22 +263,21 @@ impl Session {
         }
         let agent = args["subagent_type"].as_str().unwrap_or_default();
         let swarm = Arc::new(swarm);
-        let mut members = VecDeque::new();
+        let mut lives = VecDeque::new();
         for (item, prompt) in tasks {
             let kept = KeptAgent::new((agent_id()?, agent), only(args), &prompt).of_swarm(&swarm, item).within(time);
-            members.push_back(Arc::new(kept));
+            lives.push_back(kept.begins());
         }
-        let Some(first) = members.front().cloned() else {
+        let Some(first) = lives.front() else {
             return Err(CallError::Arguments("there is nothing to do: no row, and no task".to_owned()));
         };
-        let beginning = self.beginning_of(tool, &first, about)?;
-        let workers = workers.min(members.len());
-        members.iter().for_each(|kept| swarm.add(Arc::clone(kept)));
+        let beginning = self.beginning_of(tool, first.agent(), about)?;
+        let workers = workers.min(lives.len());
+        lives.iter().for_each(|ticket| swarm.add(Arc::clone(ticket.agent())));
         self.family.agents.add_swarm(Arc::clone(&swarm));
         let most = if swarm.is_csv { CSV_WORKERS_MAX } else { AGENTS_MAX };
         let (queue, places) = (self.family.children.queue(), self.family.rearing.ancestry.places.clone());
-        let waiting =
-            Arc::new(SwarmQueue { tasks: Mutex::new(members), swarm: Arc::clone(&swarm), queue, places, most });
+        let waiting = Arc::new(SwarmQueue { lives: Mutex::new(lives), swarm: Arc::clone(&swarm), queue, places, most });
         for _ in 0..workers {
             // Each serves its agents by itself, one after the other.
             let its = beginning.again(self.service_for_agent(agent)?);
@@ -319,10 +319,6 @@ impl Session {
                     return Ok(Done::of(kept.shown(false)));
                 }
                 kept.cancel();
-                if kept.status() == AgentStatus::Pending && kept.item.is_some() {
-                    // Nobody takes it up before others have ended.
-                    kept.ends(AgentStatus::Cancelled, "it was cancelled before it had a place");
-                }
                 kept.ended().await;
                 Ok(Done::of(kept.shown(false)))
             }
@@ -433,13 +429,14 @@ const LISTED: usize = 20;
 async fn work_through(waiting: Arc<SwarmQueue>, beginning: Beginning) {
     let mut stops = beginning.stops();
     loop {
-        let next = waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some(kept) = next else { return };
-        if kept.status().has_ended() {
+        let next = waiting.lives.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(ticket) = next else { return };
+        // Its agent may have another life by now, and that is not this queue's.
+        if ticket.is_over() {
             continue;
         }
         if waiting.swarm.stops() {
-            kept.ends(AgentStatus::Cancelled, "an agent of its job has stopped the job");
+            ticket.ends(AgentStatus::Cancelled, "an agent of its job has stopped the job");
             continue;
         }
         let place = async {
@@ -450,13 +447,12 @@ async fn work_through(waiting: Arc<SwarmQueue>, beginning: Beginning) {
             biased;
             _ = stops.changed() => {
                 let why = "the session that started it was aborted, or has ended";
-                kept.ends(AgentStatus::Interrupted, why);
-                let rest = std::mem::take(&mut *waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-                rest.iter().for_each(|kept| kept.ends(AgentStatus::Interrupted, why));
+                let rest = std::mem::take(&mut *waiting.lives.lock().unwrap_or_else(PoisonError::into_inner));
+                std::iter::once(ticket).chain(rest).for_each(|ticket| ticket.ends(AgentStatus::Interrupted, why));
                 return;
             }
-            () = kept.cancelled() => {
-                kept.ends(AgentStatus::Cancelled, "it was cancelled before it had a place");
+            () = ticket.cancelled() => {
+                ticket.ends(AgentStatus::Cancelled, UNBEGUN);
                 continue;
             }
             place = place => place,
@@ -464,7 +460,7 @@ async fn work_through(waiting: Arc<SwarmQueue>, beginning: Beginning) {
         let Some(place) = place else { return };
         let (tell, _told) = oneshot::channel();
         let its = beginning.again(beginning.service());
-        Box::pin(its.live_kept(kept, place, tell)).await;
+        Box::pin(its.live_kept(ticket, place, tell)).await;
     }
 }
 

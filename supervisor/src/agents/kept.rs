@@ -24,6 +24,8 @@ pub(crate) const ROW_KEPT: usize = 16 * 1024;
 const UNREAD_MAX: usize = 64;
 /// Most characters of a prompt in a list.
 const LISTED: usize = 200;
+/// Reason of the end of a life that never began.
+pub(crate) const UNBEGUN: &str = "it was cancelled before it had a place";
 
 /// How far an agent is (X2-19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,7 +76,17 @@ pub(crate) struct KeptAgent {
     inbox: Mutex<VecDeque<String>>,
     /// Tells that something has changed.
     news: watch::Sender<()>,
-    cancel: watch::Sender<bool>,
+}
+
+/// One life of an agent, from its start, or from the next one, to its end. An agent has one at a time: whoever has the ticket begins
+/// that life and says how it ends, and the ticket of a life that is over changes nothing any more. Dropped, it ends its life: whatever
+/// becomes of an agent, that ends for whoever waits.
+#[derive(Debug)]
+pub(crate) struct LifeTicket {
+    agent: Arc<KeptAgent>,
+    /// Which of its agent's lives.
+    life: u32,
+    cancel: watch::Receiver<bool>,
 }
 
 /// A task of a swarm.
@@ -99,7 +111,11 @@ impl Item {
 /// Facts known of an agent.
 #[derive(Debug)]
 struct AgentState {
+    /// Number of the life that is its last.
+    life: u32,
     status: AgentStatus,
+    /// Asks that life to end.
+    cancel: watch::Sender<bool>,
     session: Option<String>,
     takes_input: bool,
     /// Task that it was given.
@@ -195,7 +211,9 @@ impl KeptAgents {
 impl KeptAgent {
     pub(crate) fn new((id, agent): (String, &str), only: Option<Vec<String>>, prompt: &str) -> Self {
         let known = AgentState {
+            life: 1,
             status: AgentStatus::Pending,
+            cancel: watch::Sender::new(false),
             session: None,
             takes_input: false,
             task: prompt.to_owned(),
@@ -215,8 +233,17 @@ impl KeptAgent {
             known: Mutex::new(known),
             inbox: Mutex::default(),
             news: watch::Sender::new(()),
-            cancel: watch::Sender::new(false),
         }
+    }
+
+    /// Keeps it, with its first life.
+    pub(crate) fn begins(self) -> LifeTicket {
+        let agent = Arc::new(self);
+        let (life, cancel) = {
+            let known = agent.known();
+            (known.life, known.cancel.subscribe())
+        };
+        LifeTicket { agent, life, cancel }
     }
 
     /// One of a swarm's.
@@ -254,68 +281,35 @@ impl KeptAgent {
         self.known().takes_input
     }
 
-    /// It is started again, with another task or another prompt. `false` if it has not ended.
-    pub(crate) fn starts_again(&self, task: &str, prompt: &str) -> bool {
+    /// Starts another life, with another task or another prompt. `None` if its last one has not ended.
+    pub(crate) fn starts_again(self: &Arc<Self>, task: &str, prompt: &str) -> Option<LifeTicket> {
         let mut known = self.known();
         if !known.status.has_ended() {
-            return false;
+            return None;
         }
+        known.life += 1;
+        known.cancel = watch::Sender::new(false);
         (known.status, known.session, known.took) = (AgentStatus::Pending, None, None);
         (known.began, known.end) = (Instant::now(), AgentEnd::default());
         task.clone_into(&mut known.task);
         prompt.clone_into(&mut known.prompt);
+        let ticket = LifeTicket::of(self, &known);
         drop(known);
         // What its last life has not read was about that.
         self.inbox().clear();
-        self.cancel.send_replace(false);
         self.news.send_replace(());
-        true
+        Some(ticket)
     }
 
-    /// It works, in this session.
-    pub(crate) fn runs(&self, session: &str, takes_input: bool) {
-        let mut known = self.known();
-        if known.status == AgentStatus::Pending {
-            known.status = AgentStatus::Running;
-        }
-        known.session = Some(session.to_owned());
-        known.takes_input = takes_input;
-        known.runs += 1;
-        drop(known);
-        self.news.send_replace(());
-    }
-
-    /// It has ended. Only the first end counts.
-    pub(crate) fn ends(&self, status: AgentStatus, text: &str) {
-        let mut known = self.known();
-        if known.status.has_ended() {
-            return;
-        }
-        known.status = status;
-        known.took = Some(known.began.elapsed());
-        if status == AgentStatus::Completed {
-            known.end.output_len = text.len();
-            known.end.output = Some(text[..text.floor_char_boundary(self.keeps)].to_owned());
-        } else {
-            known.end.error = Some(text[..text.floor_char_boundary(self.keeps)].to_owned());
-        }
-        drop(known);
-        self.news.send_replace(());
-    }
-
-    /// Asks it to end.
+    /// Asks its life to end. That of a swarm's that has not begun is over at once: nobody takes it up before others have ended.
     pub(crate) fn cancel(&self) {
-        self.cancel.send_replace(true);
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        *self.cancel.borrow()
-    }
-
-    /// Waits until it is asked to end.
-    pub(crate) async fn cancelled(&self) {
-        // The sender is here.
-        drop(self.cancel.subscribe().wait_for(|is| *is).await);
+        let mut known = self.known();
+        known.cancel.send_replace(true);
+        if known.status == AgentStatus::Pending && self.item.is_some() {
+            known.ends(AgentStatus::Cancelled, UNBEGUN, self.keeps);
+        }
+        drop(known);
+        self.news.send_replace(());
     }
 
     /// Waits until it has ended.
@@ -405,6 +399,88 @@ impl KeptAgent {
     }
 }
 
+impl AgentState {
+    /// Its life has ended. Only the first end counts.
+    fn ends(&mut self, status: AgentStatus, text: &str, keeps: usize) {
+        if self.status.has_ended() {
+            return;
+        }
+        self.status = status;
+        self.took = Some(self.began.elapsed());
+        let kept = Some(text[..text.floor_char_boundary(keeps)].to_owned());
+        if status == AgentStatus::Completed {
+            (self.end.output_len, self.end.output) = (text.len(), kept);
+        } else {
+            self.end.error = kept;
+        }
+    }
+}
+
+impl Drop for LifeTicket {
+    fn drop(&mut self) {
+        self.end(AgentStatus::Interrupted, "whoever started it stopped");
+    }
+}
+
+impl LifeTicket {
+    /// A ticket of the life that an agent has.
+    fn of(agent: &Arc<KeptAgent>, known: &AgentState) -> Self {
+        Self { agent: Arc::clone(agent), life: known.life, cancel: known.cancel.subscribe() }
+    }
+
+    pub(crate) fn agent(&self) -> &Arc<KeptAgent> {
+        &self.agent
+    }
+
+    /// True if it has ended, whatever its agent does now.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over_in(&self.agent.known())
+    }
+
+    fn is_over_in(&self, known: &AgentState) -> bool {
+        known.life != self.life || known.status.has_ended()
+    }
+
+    /// It works, in this session. `false` if it is over: then nothing of it may begin.
+    #[must_use]
+    pub(crate) fn runs(&self, session: &str, takes_input: bool) -> bool {
+        let mut known = self.agent.known();
+        if self.is_over_in(&known) {
+            return false;
+        }
+        known.status = AgentStatus::Running;
+        known.session = Some(session.to_owned());
+        known.takes_input = takes_input;
+        known.runs += 1;
+        drop(known);
+        self.agent.news.send_replace(());
+        true
+    }
+
+    /// It has ended, unless it was over before.
+    pub(crate) fn ends(self, status: AgentStatus, text: &str) {
+        self.end(status, text);
+    }
+
+    fn end(&self, status: AgentStatus, text: &str) {
+        let mut known = self.agent.known();
+        if !self.is_over_in(&known) {
+            known.ends(status, text, self.agent.keeps);
+        }
+        drop(known);
+        self.agent.news.send_replace(());
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+
+    /// Waits until it is asked to end, or its agent has another life.
+    pub(crate) async fn cancelled(&self) {
+        drop(self.cancel.clone().wait_for(|is| *is).await);
+    }
+}
+
 impl Swarm {
     pub(crate) fn new(id: String, is_csv: bool) -> Self {
         Self { id, is_csv, members: Mutex::default(), stops: AtomicBool::new(false) }
@@ -458,5 +534,47 @@ impl Swarm {
 
     fn members(&self) -> MutexGuard<'_, Vec<Arc<KeptAgent>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> LifeTicket {
+        let swarm = Arc::new(Swarm::new("job_1".to_owned(), true));
+        KeptAgent::new(("agent_1".to_owned(), "any"), None, "do").of_swarm(&swarm, "r1".to_owned()).begins()
+    }
+
+    /// X2-19: an agent has one life at a time, and what is said of one that is over changes nothing of the next.
+    #[test]
+    fn x2_19_a_life_that_is_over_changes_nothing() {
+        let first = row();
+        let agent = Arc::clone(first.agent());
+        assert!(agent.starts_again("do", "do").is_none(), "it has not ended");
+        agent.cancel();
+        assert_eq!((agent.status(), first.is_over(), first.is_cancelled()), (AgentStatus::Cancelled, true, true));
+        assert!(!first.runs("ses_1", true), "nothing of it begins");
+        let second = agent.starts_again("do", "do").expect("it has ended");
+        assert!(!second.is_over() && !second.is_cancelled());
+        assert!(second.runs("ses_2", true), "the control");
+        assert!(first.is_over() && !first.runs("ses_1", true), "its agent runs, and it does not");
+        assert_eq!((&agent.shown(false)["session_id"], &agent.shown(false)["runs"]), (&json!("ses_2"), &json!(1)));
+        first.ends(AgentStatus::Completed, "of the first");
+        assert_eq!(agent.status(), AgentStatus::Running, "neither its end nor its drop is that of the second");
+        agent.cancel();
+        assert!(second.is_cancelled() && !second.is_over(), "who runs it ends it");
+        second.ends(AgentStatus::Completed, "of the second");
+        assert_eq!(agent.ending(), (AgentStatus::Completed, "of the second".to_owned()));
+    }
+
+    /// A life that nobody begins or follows any more has ended, for whoever waits.
+    #[test]
+    fn a_ticket_that_is_dropped_ends_its_life() {
+        let ticket = row();
+        let agent = Arc::clone(ticket.agent());
+        assert_eq!(agent.status(), AgentStatus::Pending);
+        drop(ticket);
+        assert_eq!(agent.status(), AgentStatus::Interrupted);
     }
 }

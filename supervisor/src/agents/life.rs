@@ -15,7 +15,7 @@ use callgate_policy::remarks::remarks;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::kept::{AgentStatus, KeptAgent};
+use super::kept::{AgentStatus, LifeTicket};
 use super::program::{Answered, run_program};
 use super::tools::{INBOX, REPORT};
 use crate::bounds::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
@@ -43,16 +43,7 @@ enum Waits {
     /// The call, as long as the sender is there.
     Call(oneshot::Receiver<()>),
     /// Nobody. It goes into the record of the parent, and to whoever keeps the agent.
-    Nobody { keeps: Option<Keeping> },
-}
-
-/// Record that the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
-struct Keeping(Arc<KeptAgent>);
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        self.0.ends(AgentStatus::Interrupted, "whoever started it stopped");
-    }
+    Nobody { keeps: Option<LifeTicket> },
 }
 
 /// All that a subagent is started with, but its place and its prompt.
@@ -102,14 +93,15 @@ impl Beginning {
         Self { service, ..self.clone() }
     }
 
-    /// Has the agent live in the background, as its parent keeps it. It ends with this future, or before.
-    pub(super) async fn live_kept(self, kept: Arc<KeptAgent>, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
+    /// Has a life of an agent begin in the background, as its parent keeps it. It ends with this future, or before.
+    pub(super) async fn live_kept(self, ticket: LifeTicket, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
+        let kept = ticket.agent();
         let life = Life {
             prompt: told_who_calls(&self.agent, &kept.prompt()),
             takes_input: self.takes_input(),
-            waits: Waits::Nobody { keeps: Some(Keeping(Arc::clone(&kept))) },
             place,
-            beginning: Self { opening: self.opening.kept_as(&kept), ..self },
+            beginning: Self { opening: self.opening.kept_as(kept), ..self },
+            waits: Waits::Nobody { keeps: Some(ticket) },
         };
         // What came of it is kept.
         drop(life.live(tell).await);
@@ -336,8 +328,8 @@ impl Life {
             Ok(child) => child,
             Err(error) => {
                 let what = with_causes(&error);
-                if let Waits::Nobody { keeps: Some(Keeping(kept)) } = &waits {
-                    kept.ends(AgentStatus::Failed, &error_text(&not_started(&name, &what)));
+                if let Waits::Nobody { keeps } = waits {
+                    has_failed(keeps, &not_started(&name, &what));
                 }
                 drop(tell.send(Err(not_started(&name, &what))));
                 return Err(not_started(&name, &what));
@@ -348,22 +340,22 @@ impl Life {
             Waits::Call(left) => (Some(left), None, None),
             Waits::Nobody { keeps } => {
                 let mut arguments = json!({ "subagent_type": name, "session_id": id });
-                if let Some(Keeping(kept)) = &keeps {
-                    arguments["agent_id"] = kept.id.as_str().into();
+                if let Some(ticket) = &keeps {
+                    arguments["agent_id"] = ticket.agent().id.as_str().into();
                 }
                 let mut completion = recorder.propose(COMPLETION, &origin, &arguments);
                 // Nothing runs that is not recorded.
                 if let Err(error) = completion.start().await {
                     child.end_child().await;
-                    drop(tell.send(Err(error.into())));
+                    let error = CallError::from(error);
+                    has_failed(keeps, &error);
+                    drop(tell.send(Err(error)));
                     return Err(CallError::Ended);
                 }
                 (None, Some(completion), keeps)
             }
         };
-        if let Some(Keeping(kept)) = &keeps {
-            kept.runs(&id, takes_input);
-        }
+        let begins = keeps.as_ref().is_none_or(|ticket| ticket.runs(&id, takes_input));
         drop(tell.send(Ok(id.clone())));
         let work: Work = match runner {
             None => Box::pin(run_program(Arc::clone(&child), agent.runner, prompt, service)),
@@ -382,11 +374,12 @@ impl Life {
                 None => std::future::pending().await,
             }
         };
-        let kept = keeps.as_ref().map(|Keeping(kept)| &**kept);
         let outcome = tokio::select! {
             biased;
+            // It was cancelled while its session was opened.
+            () = std::future::ready(()), if !begins => Err(CallError::Ended),
             _ = parents_stop.changed() => Err(CallError::Ended),
-            error = is_to_end(kept) => Err(error),
+            error = is_to_end(keeps.as_ref()) => Err(error),
             () = is_left => Err(CallError::Ended),
             done = work => done.map_err(CallError::Tool),
         };
@@ -402,36 +395,44 @@ impl Life {
             outcome => outcome,
         };
         let Some(completion) = completion else { return outcome };
-        let ending = ending(&outcome, kept);
+        let (status, text) = ending(&outcome, keeps.as_ref());
         complete(completion, &id, outcome).await;
-        if let Some(kept) = kept {
-            kept.ends(ending.0, &ending.1);
+        if let Some(ticket) = keeps {
+            ticket.ends(status, &text);
         }
         Err(CallError::Ended)
     }
 }
 
-/// Waits until an agent that is kept is to end, and says why.
-async fn is_to_end(kept: Option<&KeptAgent>) -> CallError {
-    let Some(kept) = kept else { return std::future::pending().await };
+/// Ends the life of an agent that is kept, which could not begin.
+fn has_failed(ticket: Option<LifeTicket>, error: &CallError) {
+    if let Some(ticket) = ticket {
+        ticket.ends(AgentStatus::Failed, &error_text(error));
+    }
+}
+
+/// Waits until the life of an agent that is kept is to end, and says why.
+async fn is_to_end(ticket: Option<&LifeTicket>) -> CallError {
+    let Some(ticket) = ticket else { return std::future::pending().await };
+    let most = ticket.agent().time;
     let time = async {
-        match kept.time {
+        match most {
             Some(time) => tokio::time::sleep(time).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        () = kept.cancelled() => CallError::Ended,
-        () = time => CallError::TimedOut(kept.time.unwrap_or_default()),
+        () = ticket.cancelled() => CallError::Ended,
+        () = time => CallError::TimedOut(most.unwrap_or_default()),
     }
 }
 
 /// How an agent has ended for whoever keeps it, and its answer or why it has none.
-fn ending(outcome: &Result<Answered, CallError>, kept: Option<&KeptAgent>) -> (AgentStatus, String) {
+fn ending(outcome: &Result<Answered, CallError>, ticket: Option<&LifeTicket>) -> (AgentStatus, String) {
     match outcome {
         Ok(Answered { output: Ok(output), .. }) => (AgentStatus::Completed, output.clone()),
         Ok(Answered { output: Err(text), .. }) => (AgentStatus::Failed, text.clone()),
-        Err(CallError::Ended) if kept.is_some_and(KeptAgent::is_cancelled) => {
+        Err(CallError::Ended) if ticket.is_some_and(LifeTicket::is_cancelled) => {
             (AgentStatus::Cancelled, "it was cancelled".to_owned())
         }
         Err(CallError::Ended) => {

@@ -52,7 +52,7 @@ pub(super) async fn run_program(
     };
     let agents = OfAgent { turn, endpoint };
     let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
-    let mut program = Running::of(program, outputs, (child.sandbox.bounds, FOREVER));
+    let program = Running::of(program, outputs, (child.sandbox.bounds, FOREVER));
     let mut unheard = |_: &[u8]| {};
     let mut heard = PrintedAnswer::new(COMPLAINT_MAX, &mut unheard);
     // It is served for as long as it runs, and its calls end with it.
@@ -70,8 +70,8 @@ pub(super) async fn run_program(
     if let Some(served) = served {
         served.end().await;
     }
-    let ProgramEnded { end, took, .. } = ended.map_err(|error| failed("wait for its end", &error))?;
-    let changes = child.report(program.program(), &end, took).metadata.changes;
+    let ProgramEnded { program, end, took, .. } = ended.map_err(|error| failed("wait for its end", &error))?;
+    let changes = child.report(&program, &end, took).metadata.changes;
     let output = if heard.is_too_long() {
         Err(format!("{} answered with more than {ANSWER_MAX} bytes", argv[0]))
     } else if end.code == Some(0) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use callgate_policy::envelope::{Enforced, Metadata, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use serde_json::{Value, json};
-use tokio::sync::{MutexGuard, OwnedSemaphorePermit};
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::kept::{BackgroundTask, Ended, Status};
@@ -55,7 +55,6 @@ struct Follower {
     surroundings: Surroundings,
     enforced: Vec<Enforced>,
     recording: Recording,
-    place: OwnedSemaphorePermit,
 }
 
 impl Session {
@@ -80,7 +79,7 @@ impl Session {
             });
         };
         let (streams, input) = self.streams(call.has_terminal)?;
-        let started = Running::start(&self.sandbox.opened, plan.serving_session(), streams, None).await;
+        let started = Running::start(&self.sandbox.opened, plan.serving_session(), streams, place).await;
         let program = started.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let random = |source| CallError::Output { what: "make an id for the task", source };
@@ -89,14 +88,13 @@ impl Session {
         let mut recording = self.recorder.propose(COMPLETION, &tool.origin.to_string(), &about);
         // Nothing runs that is not recorded: what was started ends with this.
         recording.start().await?;
-        let task = Arc::new(BackgroundTask::new((id, command.to_owned()), call.has_terminal, input, program.program()));
+        let task = Arc::new(BackgroundTask::new((id, command.to_owned()), call.has_terminal, input, program.aborter()));
         let follower = Follower {
             task: Arc::clone(&task),
             stdin: call.stdin.map(|stdin| stdin.as_bytes().to_vec()),
             surroundings: self.surroundings(),
             enforced: crate::call::enforced(self, program.steps()),
             recording,
-            place,
             program,
         };
         self.background.add(Arc::clone(&task));
@@ -319,43 +317,41 @@ fn about(task: &BackgroundTask) -> Value {
 
 impl Follower {
     /// Follows the task until nothing of it runs, and records its end before anybody hears of it.
-    async fn follow(mut self) {
-        let first = self.stdin.take();
+    async fn follow(self) {
+        let Self { task, program, stdin: first, surroundings, enforced, recording } = self;
         let feed = async {
             if let Some(bytes) = &first {
-                feed(&self.task, bytes).await;
+                feed(&task, bytes).await;
             }
         };
-        let mut heard = &*self.task;
-        let end = self.program.follow(&mut heard, feed, Orders::of(self.task.stops())).await;
-        let ended = self.ended(end);
-        let Self { task, program, recording, place, enforced, .. } = self;
-        // The next may start, in the same worker, when this one is known to have ended.
-        drop((program, place));
+        let mut heard = &*task;
+        let end = program.follow(&mut heard, feed, Orders::of(task.stops())).await;
+        // The next may start, in the same worker: with its end the program and its place are given up.
+        let ended = ended(&task, &surroundings, end);
         record(recording, &task, &ended, enforced).await;
         task.hear(|heard| heard.has_ended(ended));
         // Whoever types to it at this moment finds that nobody reads.
         *task.input.lock().await = ProgramInput::Closed;
     }
+}
 
-    fn ended(&self, end: Result<ProgramEnded, ConfineError>) -> Ended {
-        let task = &self.task;
-        let ProgramEnded { end, took, limits, ended_for, changes } = match end {
-            Ok(ended) => ended,
-            Err(error) => return Ended::unknown(task.age(), with_causes(&error)),
-        };
-        let stop = *task.stops().borrow();
-        let (status, why) = match (ended_for, stop) {
-            (Some(denial), _) => {
-                let remedy = denial.remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-                (Status::Failed, Some(format!("it met its `{}` limit: {}{remedy}", denial.asked, denial.reason)))
-            }
-            (None, Stop::Terminate | Stop::Kill) => (Status::Killed, None),
-            (None, Stop::No) => (status_of(&end), end.timed_out.then(|| "its time was up".to_owned())),
-        };
-        let notes = self.surroundings.notes(&task.command, &end, changes.as_ref(), &[]);
-        Ended { status, code: end.code, signal: end.signal, took, why, notes, limits, changes }
-    }
+/// End of a task, for whoever asks.
+fn ended(task: &BackgroundTask, surroundings: &Surroundings, end: Result<ProgramEnded, ConfineError>) -> Ended {
+    let ProgramEnded { program: _, end, took, limits, ended_for, changes } = match end {
+        Ok(ended) => ended,
+        Err(error) => return Ended::unknown(task.age(), with_causes(&error)),
+    };
+    let stop = *task.stops().borrow();
+    let (status, why) = match (ended_for, stop) {
+        (Some(denial), _) => {
+            let remedy = denial.remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            (Status::Failed, Some(format!("it met its `{}` limit: {}{remedy}", denial.asked, denial.reason)))
+        }
+        (None, Stop::Terminate | Stop::Kill) => (Status::Killed, None),
+        (None, Stop::No) => (status_of(&end), end.timed_out.then(|| "its time was up".to_owned())),
+    };
+    let notes = surroundings.notes(&task.command, &end, changes.as_ref(), &[]);
+    Ended { status, code: end.code, signal: end.signal, took, why, notes, limits, changes }
 }
 
 /// Output of a task is kept until somebody reads it.

@@ -4,18 +4,19 @@
 //! much. The tasks are the session's: no other session has their ids, and they end with it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::Changes;
 use callgate_policy::limit::LimitReport;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use crate::bounds::RUNNING_MAX;
-use crate::confine::Program;
+use crate::confine::Aborter;
 use crate::run::{ProgramInput, Stop};
+use crate::turn::Turn;
 
 /// Most of those that have ended that are remembered.
 pub(crate) const ENDED_MAX: usize = 64;
@@ -80,8 +81,8 @@ pub(crate) struct BackgroundTask {
     stop: watch::Sender<Stop>,
     /// Held while something is written to it, so that two inputs do not mix.
     pub(crate) input: tokio::sync::Mutex<ProgramInput>,
-    /// Whoever follows it holds it.
-    program: Weak<Program>,
+    /// Whoever follows it has the program.
+    aborter: Option<Aborter>,
     follows: Mutex<Option<AbortHandle>>,
 }
 
@@ -124,8 +125,9 @@ impl Default for Background {
 
 impl Background {
     /// A place for one more; `None` if as many run as may.
-    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    pub(crate) fn enter(&self) -> Option<Turn> {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        Some(Turn::Background { _place: place })
     }
 
     /// Remembers a task. Of those that have ended the oldest are forgotten.
@@ -168,8 +170,8 @@ impl Drop for Background {
     /// Nobody is there to wait: each is told to end, and whoever follows it does not any more.
     fn drop(&mut self) {
         for task in self.all() {
-            if let Some(program) = task.program.upgrade() {
-                program.abort_now();
+            if let Some(aborter) = &task.aborter {
+                aborter.abort_now();
             }
             if let Some(follows) = task.follows().take() {
                 follows.abort();
@@ -183,7 +185,7 @@ impl BackgroundTask {
         (id, command): (String, String),
         has_terminal: bool,
         input: ProgramInput,
-        program: &Arc<Program>,
+        aborter: Option<Aborter>,
     ) -> Self {
         Self {
             id,
@@ -194,7 +196,7 @@ impl BackgroundTask {
             news: watch::Sender::new(()),
             stop: watch::Sender::new(Stop::No),
             input: tokio::sync::Mutex::new(input),
-            program: Arc::downgrade(program),
+            aborter,
             follows: Mutex::default(),
         }
     }

@@ -57,8 +57,8 @@ impl Session {
         let plan = if own.allows_read(&self.root()) { plan } else { plan.starting_in(part.temporary.clone()) };
         let failed = |source| CallError::Output { what: "make pipes for the tool", source };
         let (streams, input) = Streams::piped().map_err(failed)?;
-        let started = Running::start(&part.opened, plan, streams, Some(turn)).await;
-        let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
+        let started = Running::start(&part.opened, plan, streams, turn).await;
+        let program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();
         let mut heard = PrintedAnswer::new(LAST_WORDS, on_output);

@@ -46,14 +46,14 @@ impl Session {
         }
         let failed = |source| CallError::Output { what: "make pipes for the command", source };
         let (streams, input) = Streams::piped().map_err(failed)?;
-        let started = Running::start(&self.sandbox.opened, plan, streams, Some(turn)).await;
-        let mut program = started.map_err(not_started)?;
+        let started = Running::start(&self.sandbox.opened, plan, streams, turn).await;
+        let program = started.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let rest = || Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };
         let mut heads = Heads { out: Head::new(SHOWN, rest()), err: Head::new(SHOWN, rest()), on_output };
         let feed = input.feed(call.stdin.unwrap_or_default().as_bytes());
         let ended = program.follow(&mut heads, feed, Orders::None).await?;
-        let ProgramEnded { end, took, limits, ended_for, changes } = ended;
+        let ProgramEnded { end, took, limits, ended_for, changes, .. } = ended;
         if ended_for.is_some() {
             return Ok(Done { limits, ended_for, changes, ..Done::of(heads.last_words().into()) });
         }

@@ -47,8 +47,8 @@ impl Session {
         }
         let argv = plan.work.argv().to_vec();
         let (stdio, streams) = Stdio::joined().map_err(failed)?;
-        let started = Running::start(&self.sandbox.opened, plan, Streams::elsewhere(stdio), Some(turn)).await;
-        let mut program = started.map_err(|error| did_not_start(&argv, error))?;
+        let started = Running::start(&self.sandbox.opened, plan, Streams::elsewhere(stdio), turn).await;
+        let program = started.map_err(|error| did_not_start(&argv, error))?;
         known.steps = program.steps().to_vec();
         // It touches nothing that another call could change, and the program has the call's turn.
         let beside = Turns::default().take(Concurrency::SideBySide).await;

@@ -30,8 +30,8 @@ impl Session {
         let failed = |source| CallError::Output { what: "make a pipe for the output", source };
         let streams = Streams::merged().map_err(failed)?;
         let command = line_of(plan.work.argv());
-        let started = Running::start(&self.sandbox.opened, plan, streams, Some(turn)).await;
-        let mut program = started.map_err(not_started)?;
+        let started = Running::start(&self.sandbox.opened, plan, streams, turn).await;
+        let program = started.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let limit = usize::try_from(self.tools.lifecycle.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         let rest = Rest { tool: &tool.name, outputs: self.sandbox.outputs.as_ref(), file: None, lost: false };

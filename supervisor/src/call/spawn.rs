@@ -127,7 +127,7 @@ impl Session {
         }
         // Nothing runs that is not recorded.
         recording.start().await?;
-        let (turn, endpoint) = agents.map_or((None, None), |OfAgent { turn, endpoint }| (Some(turn), endpoint));
+        let (turn, endpoint) = agents.map_or((Turn::Host, None), |OfAgent { turn, endpoint }| (turn, endpoint));
         let started = self.sandbox.opened.program(plan, (stdio, endpoint), turn).await;
         drop(starting);
         Ok(started?)

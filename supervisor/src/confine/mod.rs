@@ -28,3 +28,4 @@ pub(crate) use session::Opened;
 pub use stdio::{ProgramPipes, Stdio};
 pub use terminal::{Terminal, TerminalError, WindowSize};
 pub(crate) use worker::{ToolError, ToolOutput, ToolRun};
+pub(crate) use workers::Aborter;

@@ -10,6 +10,7 @@ use super::cgroup::Group;
 use super::channel::AsyncChannel;
 use super::error::{ConfineError, heard};
 use super::worker::Worker;
+use super::workers::Aborter;
 use crate::store::Recording;
 
 /// A started program. Dropping it ends the program and everything that it started.
@@ -120,16 +121,13 @@ impl Program {
         self.send(&ToWorker::Abort).await
     }
 
-    /// Aborts it, as far as that can be asked for at once.
-    pub(crate) fn abort_now(&self) {
-        if let (None, Ok(channel)) = (self.ended.get(), self.channel()) {
-            // A worker that is gone has taken its program with it.
-            drop(channel.try_send(&ToWorker::Abort, &[]));
-        }
+    /// An aborter of it. `None` if it is the only one of its session, and ends with that.
+    pub(crate) fn aborter(&self) -> Option<Aborter> {
+        self.worker.aborter()
     }
 
-    /// Ends its worker, which did not end the program, and all that it started.
-    pub(crate) async fn kill(&mut self) -> Result<(), ConfineError> {
+    /// Kills its worker, which did not end the program, and all that it started.
+    pub(crate) async fn kill(mut self) -> Result<(), ConfineError> {
         self.worker.end().await
     }
 

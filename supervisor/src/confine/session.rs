@@ -145,7 +145,7 @@ impl Opened {
         (reader, threads): (bool, Threads),
         plan: CallPlan,
         (sent, fds): (ProgramFdsSent, &[BorrowedFd<'_>]),
-        turn: Option<Turn>,
+        turn: Turn,
     ) -> Result<Worker, ConfineError> {
         logged::call(&plan);
         let call = ToWorker::Call { plan: Box::new(plan), fds: sent };
@@ -157,7 +157,7 @@ impl Opened {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe && left > 0 => left -= 1,
                 sent => {
                     sent.map_err(channel("hand the worker its call"))?;
-                    worker.turn = turn;
+                    worker.begins(turn);
                     return Ok(worker);
                 }
             }
@@ -212,7 +212,7 @@ impl Opened {
             CallWork::Tool { .. } | CallWork::Program { .. } => Threads::Never,
         };
         let fds: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();
-        let worker = self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &fds), Some(turn));
+        let worker = self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &fds), turn);
         let mut worker = worker.await?;
         // Held on, they would not end with the program.
         drop(fds);
@@ -221,9 +221,7 @@ impl Opened {
             Ok(Ok((steps, end))) => {
                 let tells = !reader && (self.writer.is_broker() || self.network);
                 let changes = if tells { self.broker.changes(worker.number()).await } else { None };
-                worker.turn = None;
-                // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
-                tokio::spawn(async { drop(worker) });
+                worker.has_answered();
                 Ok(ToolRun { steps: self.confined(reader, steps), end, changes })
             }
             Ok(Err(error)) => {
@@ -252,7 +250,7 @@ impl Opened {
         &self,
         plan: ApprovedPlan,
         (stdio, endpoint): (Stdio, Option<EndpointOfBroker>),
-        turn: Option<Turn>,
+        turn: Turn,
     ) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, CallWork::Program { .. }), "a program's plan");
         let group = self.groups.as_ref().map(|groups| groups.group(&plan.bounds)).transpose();

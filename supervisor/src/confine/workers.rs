@@ -1,7 +1,8 @@
 //! Where workers come from: the zygotes, and the workers that stand ready for the next call.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use callgate_policy::step::Step;
@@ -10,6 +11,7 @@ use callgate_worker::protocol::{Channel, FromZygote, Received, StepFailure, Thre
 use super::channel::AsyncChannel;
 use super::error::{ConfineError, channel};
 use super::worker::Worker;
+use tokio::sync::Notify;
 
 /// How long a session may take to open, or a worker to be forked, before the host is given up on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,15 +36,11 @@ pub(super) enum Workers {
 /// The supervisor's side of a zygote.
 pub(super) struct Zygote {
     channel: AsyncChannel,
-    heard: tokio::sync::Mutex<Heard>,
+    /// Held by the one task that listens to it.
+    listening: tokio::sync::Mutex<()>,
+    /// Tells the others that something was heard.
+    news: Notify,
     stock: Mutex<Stock>,
-}
-
-/// Words of a zygote that nobody has asked for yet.
-#[derive(Default)]
-struct Heard {
-    ready: HashMap<u64, Result<Channel, StepFailure>>,
-    gone: HashSet<u64>,
 }
 
 /// Its workers, by what was asked for and taken.
@@ -54,10 +52,15 @@ struct Stock {
     plain: Kind,
     /// Those that search: there are none before the first search.
     searchers: Kind,
+    /// Made, or not, as the zygote has said, and not taken yet.
+    made: HashMap<u64, Result<Channel, StepFailure>>,
     /// Given back: they have run a program, and wait for another.
     idle: Vec<(u64, AsyncChannel)>,
-    /// Taken, whoever holds them.
-    taken: HashSet<u64>,
+    /// Those that may run something, each with the number of its taking: from then until they are given back or gone, whoever
+    /// holds them.
+    taken: HashMap<u64, u64>,
+    /// Takings until now.
+    takings: u64,
 }
 
 /// Workers that may make the same.
@@ -73,28 +76,87 @@ struct Kind {
 
 /// A call that runs.
 pub(super) struct Busy {
-    pub(super) zygote: Arc<Zygote>,
+    zygote: Arc<Zygote>,
     /// Its worker's number.
-    pub(super) worker: u64,
+    worker: u64,
     threads: Threads,
     /// It waits for its worker still.
     waits: bool,
 }
 
+/// A worker that is to be gone.
+pub(super) struct Dying {
+    zygote: Arc<Zygote>,
+    worker: u64,
+    /// True if its zygote has been asked to kill it.
+    is_asked: bool,
+}
+
+/// Has a worker killed that was taken, from any thread and without a runtime. It keeps nothing of it, and does nothing once the
+/// worker was given back, whoever has taken it then.
+#[derive(Debug)]
+pub(crate) struct Aborter {
+    zygote: Weak<Zygote>,
+    worker: u64,
+    taking: u64,
+}
+
+impl Aborter {
+    /// Has it killed, as far as that can be asked for at once.
+    pub(crate) fn abort_now(&self) {
+        let Some(zygote) = self.zygote.upgrade() else { return };
+        // Locked until it is asked: it cannot be given back in between.
+        let stock = zygote.stock();
+        if stock.taken.get(&self.worker) == Some(&self.taking) {
+            // One that cannot be asked now is killed when its worker is dropped.
+            drop(zygote.channel.try_send(&ToZygote::Kill { worker: self.worker }, &[]));
+        }
+    }
+}
+
 impl Busy {
+    pub(super) fn worker(&self) -> u64 {
+        self.worker
+    }
+
+    /// An aborter of what its worker runs.
+    pub(super) fn aborter(&self) -> Aborter {
+        let taking = self.zygote.stock().taken.get(&self.worker).copied().unwrap_or_default();
+        Aborter { zygote: Arc::downgrade(&self.zygote), worker: self.worker, taking }
+    }
+
     /// The worker's program has ended: it can be given another. If enough stand ready, it ends.
-    pub(super) fn give_back(&self, channel: AsyncChannel) {
+    pub(super) fn give_back(self, channel: AsyncChannel) {
         let mut stock = self.zygote.stock();
-        if stock.plain.ready.len() + stock.idle.len() < READY_MAX {
+        // Not one that was killed meanwhile.
+        if stock.taken.remove(&self.worker).is_some() && stock.plain.ready.len() + stock.idle.len() < READY_MAX {
             stock.idle.push((self.worker, channel));
         }
+    }
+
+    /// The worker's tool has answered. It has nothing of its own left, and ends by itself when it finds its channel closed.
+    pub(super) fn has_answered(self, channel: AsyncChannel) {
+        drop(channel);
+        self.zygote.stock().taken.remove(&self.worker);
+    }
+
+    /// Has the worker killed, as far as that can be asked for at once.
+    pub(super) fn kill(self) -> Dying {
+        Dying { is_asked: self.zygote.kill_now(self.worker), zygote: Arc::clone(&self.zygote), worker: self.worker }
+    }
+}
+
+impl Dying {
+    /// Waits until it is gone with everything it started.
+    pub(super) async fn gone(self) -> Result<(), ConfineError> {
+        let Self { zygote, worker, is_asked } = self;
+        if is_asked { zygote.gone(worker).await } else { zygote.kill(worker).await }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut stock = self.zygote.stock();
-        stock.taken.remove(&self.worker);
         let idle = if self.threads == Threads::Never { stock.idle.len() } else { 0 };
         let kind = stock.kind(self.threads);
         kind.busy -= 1;
@@ -128,12 +190,18 @@ impl Stock {
         self.kind(threads).ready.push_back(worker);
         worker
     }
+
+    fn take(&mut self, worker: u64) {
+        self.takings += 1;
+        self.taken.insert(worker, self.takings);
+    }
 }
 
 impl Zygote {
     /// Has its first worker made.
     pub(super) async fn start(channel: AsyncChannel) -> Result<Arc<Self>, ConfineError> {
-        let zygote = Self { channel, heard: tokio::sync::Mutex::default(), stock: Mutex::default() };
+        let (listening, news, stock) = (tokio::sync::Mutex::default(), Notify::new(), Mutex::default());
+        let zygote = Self { channel, listening, news, stock };
         let worker = zygote.stock().ask(Threads::Never);
         zygote.prepare(worker, Threads::Never).await?;
         Ok(Arc::new(zygote))
@@ -165,29 +233,29 @@ impl Zygote {
         let mut busy = Busy { zygote: Arc::clone(self), worker, threads, waits: false };
         if let Some((worker, channel)) = idle {
             busy.worker = worker;
-            self.stock().taken.insert(worker);
+            self.stock().take(worker);
             return Ok(Worker::new(channel, Some(busy)));
         }
         if missing {
             self.prepare(worker, threads).await?;
         }
         busy.waits = true;
-        let made = self.hear(PATIENCE, |heard| heard.ready.remove(&worker)).await?;
+        let made = self.hear(PATIENCE, |stock| stock.made.remove(&worker)).await?;
         busy.waits = false;
-        self.stock().taken.insert(worker);
+        self.stock().take(worker);
         let made = AsyncChannel::new(made.map_err(ConfineError::Refused)?);
         Ok(Worker::new(made.map_err(channel("wait on the worker's channel"))?, Some(busy)))
     }
 
     /// Kills a worker, and waits until it is gone with everything it started.
-    pub(super) async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
+    async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
         self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
         self.gone(worker).await
     }
 
     /// Kills those that are at work, and waits until they are gone with everything they started.
     pub(super) async fn kill_all(&self) {
-        let taken: Vec<u64> = self.stock().taken.iter().copied().collect();
+        let taken: Vec<u64> = self.stock().taken.keys().copied().collect();
         for worker in taken {
             if let Err(error) = self.kill(worker).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a program could not be ended");
@@ -196,8 +264,8 @@ impl Zygote {
     }
 
     /// Waits until a worker that was killed is gone.
-    pub(super) async fn gone(&self, worker: u64) -> Result<(), ConfineError> {
-        match self.hear(GONE, |heard| heard.gone.remove(&worker).then_some(())).await {
+    async fn gone(&self, worker: u64) -> Result<(), ConfineError> {
+        match self.hear(GONE, |stock| (!stock.taken.contains_key(&worker)).then_some(())).await {
             // Everything is gone with its session.
             Err(ConfineError::Ended) => Ok(()),
             heard => heard,
@@ -205,31 +273,47 @@ impl Zygote {
     }
 
     /// Kills a worker if that can be asked for at once, and says whether it could.
-    pub(super) fn kill_now(&self, worker: u64) -> bool {
+    fn kill_now(&self, worker: u64) -> bool {
         self.channel.try_send(&ToZygote::Kill { worker }, &[]).is_ok()
     }
 
-    /// Listens to it until it has said what is waited for. One listens at a time, and keeps what is for others.
-    async fn hear<T>(&self, patience: Duration, waited: impl Fn(&mut Heard) -> Option<T>) -> Result<T, ConfineError> {
+    /// Listens to it until it has said what is waited for. One listens at a time, to one frame, and those who wait for something else
+    /// hear of it: a worker that takes long to end keeps nobody from another.
+    async fn hear<T>(&self, patience: Duration, waited: impl Fn(&mut Stock) -> Option<T>) -> Result<T, ConfineError> {
         let listen = async {
-            let mut heard = self.heard.lock().await;
             loop {
-                if let Some(found) = waited(&mut heard) {
+                let mut news = pin!(self.news.notified());
+                // Before it is looked at: what is heard from now on wakes this.
+                news.as_mut().enable();
+                if let Some(found) = waited(&mut self.stock()) {
                     return Ok(found);
                 }
-                match self.channel.receive::<FromZygote>().await.map_err(|_gone| ConfineError::Ended)? {
-                    Received::Message(FromZygote::Prepared { worker }, fds) => {
-                        heard.ready.extend(fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd)))));
-                    }
-                    Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
-                        let failed = StepFailure::new(Step::Worker, "fork").errno(Some(errno));
-                        drop(heard.ready.insert(worker, Err(failed)));
-                    }
-                    Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
-                    Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
+                tokio::select! {
+                    biased;
+                    () = news => {}
+                    listening = self.listen() => listening?,
                 }
             }
         };
         tokio::time::timeout(patience, listen).await.map_err(|_elapsed| ConfineError::TimedOut(patience))?
+    }
+
+    /// Takes in its next frame, once nobody else listens.
+    async fn listen(&self) -> Result<(), ConfineError> {
+        let _listening = self.listening.lock().await;
+        match self.channel.receive::<FromZygote>().await.map_err(|_gone| ConfineError::Ended)? {
+            Received::Message(FromZygote::Prepared { worker }, fds) => {
+                let made = fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd))));
+                self.stock().made.extend(made);
+            }
+            Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
+                let failed = StepFailure::new(Step::Worker, "fork").errno(Some(errno));
+                self.stock().made.insert(worker, Err(failed));
+            }
+            Received::Message(FromZygote::Gone { worker }, _) => drop(self.stock().taken.remove(&worker)),
+            Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
+        }
+        self.news.notify_waiters();
+        Ok(())
     }
 }

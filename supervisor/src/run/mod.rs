@@ -9,7 +9,6 @@ mod stop;
 mod streams;
 mod surroundings;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::{Changes, Denial, StepReport};
@@ -23,7 +22,7 @@ pub(crate) use self::stop::{GRACE, Orders, Stop};
 pub(crate) use self::streams::{ProgramInput, ProgramOutput, ProgramStream, Streams};
 pub(crate) use self::surroundings::Surroundings;
 use crate::bounds::FOREVER;
-use crate::confine::{ConfineError, Opened, Program};
+use crate::confine::{Aborter, ConfineError, Opened, Program};
 use crate::gate::ApprovedPlan;
 use crate::turn::Turn;
 
@@ -53,9 +52,10 @@ impl Listener for () {
     fn hear(&mut self, _: ProgramStream, _: &[u8]) {}
 }
 
-/// A program that runs, and the host's ends of what it prints to. Dropped, it ends with all that it started.
+/// A program that runs, and the host's ends of what it prints to. It has the program alone, so that whoever follows it can kill it.
+/// Dropped, it ends with all that it started.
 pub(crate) struct Running {
-    program: Arc<Program>,
+    program: Program,
     outputs: [Option<ProgramOutput>; 2],
     /// Most bytes that it may print, if that is counted.
     most: Option<u64>,
@@ -68,6 +68,8 @@ pub(crate) struct Running {
 
 /// How a program has ended.
 pub(crate) struct ProgramEnded {
+    /// The program, which holds its turn until this is dropped.
+    pub(crate) program: Program,
     pub(crate) end: ProgramEnd,
     pub(crate) took: Duration,
     pub(crate) limits: Vec<LimitReport>,
@@ -78,7 +80,7 @@ pub(crate) struct ProgramEnded {
 }
 
 impl Running {
-    /// Starts it, confined by its plan. Without a turn it runs beside all calls.
+    /// Starts it, confined by its plan.
     ///
     /// # Errors
     /// The step that failed; nothing has run then.
@@ -86,7 +88,7 @@ impl Running {
         opened: &Opened,
         plan: ApprovedPlan,
         streams: Streams,
-        turn: Option<Turn>,
+        turn: Turn,
     ) -> Result<Self, ConfineError> {
         let (bounds, timeout, began) = (plan.bounds, plan.timeout, Instant::now());
         let program = opened.program(plan, (streams.stdio, None), turn).await?;
@@ -101,7 +103,7 @@ impl Running {
         outputs: [Option<ProgramOutput>; 2],
         (bounds, timeout): (Bounds, Duration),
     ) -> Self {
-        Self { program: Arc::new(program), outputs, most: None, seen: 0, bounds, timeout, began: Instant::now() }
+        Self { program, outputs, most: None, seen: 0, bounds, timeout, began: Instant::now() }
     }
 
     /// Steps that confined it, each confirmed before its first instruction.
@@ -109,31 +111,34 @@ impl Running {
         self.program.steps()
     }
 
-    pub(crate) fn program(&self) -> &Arc<Program> {
-        &self.program
+    /// An aborter of it. `None` if it is the only one of its session, and ends with that.
+    pub(crate) fn aborter(&self) -> Option<Aborter> {
+        self.program.aborter()
     }
 
     /// Hears it until it has ended, and all that it started with it, while `feed` writes what it is to read. Whoever holds its
     /// streams after that is no part of it, and is not waited for.
     ///
     /// It is ended when it prints more than it may, when the listener has enough, and by orders. One that its worker does not end
-    /// in time is killed with its worker.
+    /// in time is killed with its worker. Nothing of it runs when this returns.
     ///
     /// # Errors
-    /// [`ConfineError::TimedOut`] for such a one, and [`ConfineError::WorkerLost`] if its worker was killed from outside.
+    /// [`ConfineError::TimedOut`] for such a one, also if it is not gone for a long time after it was killed;
+    /// [`ConfineError::WorkerLost`] if its worker was killed from outside.
     pub(crate) async fn follow(
-        &mut self,
+        mut self,
         listener: &mut impl Listener,
         feed: impl Future<Output = ()>,
         orders: Orders,
     ) -> Result<ProgramEnded, ConfineError> {
-        let heard = self.hear(listener, feed, orders).await;
-        if let Err(ConfineError::TimedOut(_)) = heard
-            && let Some(program) = Arc::get_mut(&mut self.program)
-        {
-            program.kill().await?;
+        match self.hear(listener, feed, orders).await {
+            Ok(end) => Ok(self.ended(end)),
+            Err(error) => match self.program.kill().await {
+                // With its session everything has ended.
+                Ok(()) | Err(ConfineError::Ended) => Err(error),
+                Err(lives) => Err(lives),
+            },
         }
-        Ok(self.ended(heard?))
     }
 
     async fn hear(
@@ -204,18 +209,19 @@ impl Running {
     }
 
     /// Meaning of its end.
-    fn ended(&self, end: ProgramEnd) -> ProgramEnded {
-        let Self { bounds, timeout, .. } = self;
+    fn ended(self, end: ProgramEnd) -> ProgramEnded {
+        let Self { program, bounds, timeout, began, .. } = self;
         let seen = self.most.map(|_| self.seen);
-        let timeout = (*timeout < FOREVER).then(|| limits::ms(*timeout));
-        let changes = self.program.changes();
-        let hit = limits::ended_for(bounds, &end, seen);
+        let timeout = (timeout < FOREVER).then(|| limits::ms(timeout));
+        let changes = program.changes();
+        let hit = limits::ended_for(&bounds, &end, seen);
         ProgramEnded {
-            took: self.began.elapsed(),
-            limits: limits::of_program(bounds, &end, timeout, seen, changes),
-            ended_for: hit.map(|hit| limits::denial(bounds, hit, end.left)),
+            took: began.elapsed(),
+            limits: limits::of_program(&bounds, &end, timeout, seen, changes),
+            ended_for: hit.map(|hit| limits::denial(&bounds, hit, end.left)),
             changes: changes.filter(|changes| !changes.is_empty()).cloned(),
             end,
+            program,
         }
     }
 }

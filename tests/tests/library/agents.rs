@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Barrier, Semaphore};
 
 use super::task::{ALL, by, error_of, in_each_strength, spec, supervisor};
+use super::until;
 
 /// Longer than anything takes here: no result comes because this has passed.
 const LONG: u64 = 3_600_000;
@@ -360,6 +361,50 @@ fn x2_19_an_agent_for_each_row() {
             let refused = error(&session, "spawn_agents_on_csv", args.clone()).await;
             assert!(refused.contains(says), "{args}: {refused}");
         }
+    });
+}
+
+/// X2-19, C-31: a row that is cancelled before it has begun, and started again, has one life: its job does not begin it once more, and
+/// cancelling it ends what runs.
+#[test]
+fn x2_19_c_31_a_row_that_is_started_again_has_one_life() {
+    in_each_strength(async |workspace, strength| {
+        let (first, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (lets, seen) = (Arc::clone(&first), Arc::clone(&begun));
+        let runner = by(move |task: AgentTask| {
+            let (first, begun) = (Arc::clone(&first), Arc::clone(&begun));
+            async move {
+                match task.prompt.lines().next().unwrap() {
+                    "do r1" => first.acquire().await.unwrap().forget(),
+                    // Its last life goes on; another would end at once.
+                    "do r2" if begun.fetch_add(1, Ordering::SeqCst) == 0 => std::future::pending().await,
+                    _ => {}
+                }
+                Ok("done".to_owned())
+            }
+        });
+        fs::write(workspace.join("rows.csv"), "name\nr1\nr2\nr3\n").unwrap();
+        let spec = spec(workspace, strength, ALL).agent_runner(runner).surface(Surface::Deepseek);
+        let session = supervisor(None).open(spec).await.unwrap();
+        let rows = json!({ "csv_path": "rows.csv", "instruction": "do {name}", "max_concurrency": 1 });
+        let started = data(&session, "spawn_agents_on_csv", rows).await;
+        let id = |row: usize| started["agents"][row]["agent_id"].as_str().unwrap().to_owned();
+        let cancelled = data(&session, "agent_cancel", json!({ "agent_id": id(1) })).await;
+        assert_eq!((&cancelled["status"], &cancelled["runs"]), (&json!("Cancelled"), &json!(0)), "{cancelled}");
+        let resumed = data(&session, "resume_agent", json!({ "agent_id": id(1) })).await;
+        assert_eq!((&resumed["status"], &resumed["runs"]), (&json!("Running"), &json!(1)), "{resumed}");
+        until("it works", || seen.load(Ordering::SeqCst) == 1).await;
+        // Its job comes to its row, and goes on to the next.
+        lets.add_permits(1);
+        assert_eq!(result_of(&session, &id(0)).await["status"], "Completed");
+        assert_eq!(result_of(&session, &id(2)).await["status"], "Completed", "the control: others begin");
+        let still = data(&session, "agent_result", json!({ "agent_id": id(1), "block": false })).await;
+        assert_eq!((&still["status"], &still["runs"]), (&json!("Running"), &json!(1)), "{still}");
+        assert_eq!(seen.load(Ordering::SeqCst), 1, "it was begun once");
+        let ended = data(&session, "agent_cancel", json!({ "agent_id": id(1) })).await;
+        assert_eq!(ended["status"], "Cancelled", "{ended}");
+        let list = data(&session, "agent_list", json!({})).await;
+        assert_eq!((list["agents"].as_array().unwrap().len(), &list["running"]), (3, &json!(0)), "{list}");
     });
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use callgate::policy::failure::ErrorCode;
 use callgate::policy::mode::Mode;
@@ -13,6 +14,7 @@ use callgate::{
     Answer, Approver, Asked, EventKind, Launcher, Layer, Outcome, Question, ResultEnvelope, Session, SessionSpec,
     Store, Supervisor,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{STRENGTHS, callgate, until};
@@ -271,6 +273,64 @@ fn x2_4_cancel_ends_the_whole_tree() {
                 let refused = session.call("exec_shell_cancel", args).await;
                 assert_eq!(refused.metadata.error.unwrap().context.code, ErrorCode::InputInvalid);
             }
+        },
+    );
+}
+
+/// The pid of the one process whose command line has this.
+fn pid_of(text: &str) -> Option<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let mut named = all.filter(|entry| {
+        fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+    });
+    named.find_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn parent_of(pid: u32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
+}
+
+/// X2-4, D12: the init of a task is stopped, by somebody outside, and does not end its program. Whoever cancels the task has it killed
+/// all the same, before it is said to have ended, and its session goes on. What that takes passes by a clock that the test sets on.
+#[test]
+fn x2_4_d12_a_task_whose_init_is_stopped_is_killed() {
+    /// Longer than is waited for a task that was told to end, each time, and shorter than it runs.
+    const PATIENCE: Duration = Duration::from_secs(151);
+    in_sessions(
+        |spec| spec,
+        async |session, workspace| {
+            let marker = workspace.join("marker");
+            fs::write(&marker, "").unwrap();
+            let marker = marker.display().to_string();
+            let id = start(&session, &format!("trap '' TERM; while :; do sleep 0.05; done; : {marker}")).await;
+            until("it runs", || with(&marker) == 1).await;
+            let init = parent_of(pid_of(&marker).unwrap());
+            let stopped = Pid::from_raw(init).unwrap();
+            kill_process(stopped, Signal::STOP).unwrap();
+            let cancels = async { data(&session, "exec_shell_cancel", json!({ "task_id": id })).await };
+            let time_passes = async {
+                // First it is asked to end, then it is told to, then it is killed.
+                for _ in 0..3 {
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_secs(2) {
+                        if with(&marker) == 0 {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    tokio::time::pause();
+                    tokio::time::advance(PATIENCE).await;
+                    tokio::time::resume();
+                }
+            };
+            let (told, ()) = tokio::join!(cancels, time_passes);
+            assert_eq!(with(&marker), 0, "it is said to have ended: {told}");
+            assert_eq!(told["tasks"][0]["status"], "Failed", "{told}");
+            let said = ended(&session, &id).await.0;
+            assert!(said["notes"].to_string().contains("and was killed"), "{said}");
+            let next = start(&session, "echo next").await;
+            assert_eq!(ended(&session, &next).await.1, "next\n", "the session goes on");
         },
     );
 }
