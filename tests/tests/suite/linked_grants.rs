@@ -179,7 +179,11 @@ fn a10_a_part_of_the_system_is_what_the_walk_found() {
         let [lib, link] = ["lib", "link"].map(|name| CString::new(app.join(name).into_os_string().into_vec()).unwrap());
         let over = AtomicBool::new(false);
         std::thread::scope(|threads| {
-            threads.spawn(|| while !over.load(Ordering::Relaxed) && exchange(&lib, &link) {});
+            threads.spawn(|| {
+                while !over.load(Ordering::Relaxed) && exchange(&lib, &link) {
+                    std::hint::spin_loop();
+                }
+            });
             let read: Vec<String> = (0..20).map(|_| opened("/opt/private/key").stdout).collect();
             over.store(true, Ordering::Relaxed);
             assert_eq!(read.concat(), "");
