@@ -507,10 +507,11 @@ impl SessionPlan {
         self.rules().filter(is_name).filter(|rule| !self.is_in_a_tree(rule))
     }
 
-    /// True if a tree that may be read holds it, so that the kernel knows whatever has its name.
+    /// True if a tree that may be read holds it, by where both lead, so that the kernel knows whatever has its name.
     fn is_in_a_tree(&self, entry: &FsRule) -> bool {
-        let trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
-        trees.into_iter().any(|tree| entry.path.as_path().starts_with(&tree.path))
+        let at = self.real(entry.path.as_path());
+        let mut trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
+        trees.any(|tree| at.starts_with(self.real(tree.path.as_path())))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
 use crate::plan::env::{EnvSources, Fate};
-use crate::plan::{FileId, Identity, PrivateDir, PrivateKind, Seen};
+use crate::plan::{FileId, Identity, PrivateDir, PrivateKind, Seen, Writer};
 use crate::requirement::RequirementSet;
 use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
 use crate::variable::Variables;
@@ -465,4 +465,22 @@ fn s0_15_a10_a_call_that_changes_nothing_changes_no_tree_that_a_link_leads_to() 
     assert_eq!(left(Some("/srv/target")), own, "the control");
     assert_eq!(left(Some("/tmp/target")), ["/dev/shm", "/run/callgate/shm"]);
     assert_eq!(left(Some("/dev/shm/target")), ["/tmp", "/run/callgate/tmp"]);
+}
+
+/// A8: the broker opens a single name for reading unless a tree holds it that may be read, by where a link leads.
+#[test]
+fn a8_a_name_is_in_a_tree_by_where_it_leads() {
+    let writer = |leads_to: Option<&str>, (read, write): (&str, &str)| {
+        let manifest = manifest(&format!("[requires.fs]\nread = [\"{read}/**\"]\nwrite = [\"{write}/x\"]"));
+        let session = session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+        let (path, leads_to) = ("/srv/t/link".into(), leads_to.map(HostPath::from));
+        let seen = Seen { path, device: 1, inode: 2, directory: true, leads_to };
+        session.bound_to(vec![seen], &[]).writer()
+    };
+    let within = ("/srv/t", "/srv/t/link");
+    assert_eq!(writer(None, within), Writer::Broker, "the control");
+    assert_eq!(writer(Some("/srv/t/other"), within), Writer::Broker);
+    assert_eq!(writer(Some("/srv/e"), within), Writer::BrokerReadsToo);
+    assert_eq!(writer(None, ("/srv/e", "/srv/t/link")), Writer::BrokerReadsToo, "the control");
+    assert_eq!(writer(Some("/srv/e"), ("/srv/e", "/srv/t/link")), Writer::Broker);
 }
