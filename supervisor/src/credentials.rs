@@ -146,7 +146,7 @@ impl Credentials {
 }
 
 /// True if calls could read a file: it is granted, or a part of what every call of the session can read.
-fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
+pub(crate) fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
     let path = HostPath::from(file.to_owned());
     let granted = effective.allows_read(&path) || effective.rights().allows_write(&path);
     let in_workspace = plan.workspace.iter().any(|root| file.starts_with(root.as_path()));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{AskedFor, Extent, FsRule, Identity, Seen};
 use callgate_worker::asked::AskedPlaces;
-use callgate_worker::way::{FollowedPath, Id, Link};
+use callgate_worker::way::{FollowedPath, Id, Link, would_lead_to};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -152,6 +152,8 @@ pub(crate) struct Changeable {
     paths: Vec<HostPath>,
     /// How many of these, the first, are only what this session may write.
     written: usize,
+    /// Those names without links, of what is not there too.
+    led_to: Vec<PathBuf>,
     /// Places that were asked for, and that only an earlier session may have been able to write.
     asked: AskedPlaces,
     /// By which each may have further names; without them anything may be one.
@@ -179,8 +181,9 @@ impl Changeable {
             paths.iter().filter_map(|path| Some(FollowedPath::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
+        let led_to = paths.iter().filter_map(|path| would_lead_to(path.as_path())).collect();
         let (asked, mounts) = (AskedPlaces::of(asked, user), host.mounts().clone());
-        Self { ids, paths, written: written.len(), asked, mounts }
+        Self { ids, paths, written: written.len(), led_to, asked, mounts }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
@@ -206,7 +209,8 @@ impl Changeable {
 
     pub(crate) fn planted(&self, links: &[Link]) -> Option<PathBuf> {
         // A person's own link to a root is called what the root is, and lies beside it.
-        let by_name = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
+        let names = || self.paths.iter().map(HostPath::as_path).chain(self.led_to.iter().map(PathBuf::as_path));
+        let by_name = |directory: &Path| names().any(|path| directory.starts_with(path));
         let is_below =
             |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
@@ -549,6 +553,33 @@ mod tests {
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));
+    }
+
+    /// A2, A10: a link in what may be written, or was asked for, by way of a link is one that a call may have made, whatever had that name
+    /// when it was looked at, and if nothing had.
+    #[test]
+    fn a2_a10_links_below_what_a_link_leads_to_may_be_a_call_s() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        std::fs::create_dir_all(top.join("real/there")).unwrap();
+        symlink("real", top.join("spelt")).unwrap();
+        for (name, is_there) in [("there", true), ("new", false)] {
+            let spelt = top.join("spelt").join(name);
+            let asked = [AskedFor { path: spelt.clone().into(), is_tree: true }];
+            let (host, written) = (HostView::look().unwrap(), [HostPath::from(spelt)]);
+            let of = |written, asked| Changeable::of(&host, [].iter(), written, asked);
+            let all = [of(&written, &[]), of(&[], &asked)];
+            let real = top.join("real").join(name);
+            if is_there {
+                std::fs::rename(&real, top.join("aside")).unwrap();
+            }
+            std::fs::create_dir(&real).unwrap();
+            symlink(&top, real.join("link")).unwrap();
+            for changeable in all {
+                assert_eq!(changeable.follow(&real.join("link")).err(), Some(real.join("link")), "{name}");
+            }
+            assert!(of(&[], &[]).follow(&real.join("link")).is_ok(), "the control");
+        }
     }
 
     /// A2, A10: a link in what was asked for is one that an earlier session may have made, whatever it is called; one of the

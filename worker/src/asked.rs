@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::AskedFor;
 
-use crate::way::{FollowedPath, Id, Link, SYSTEM, is_the_systems};
+use crate::way::{FollowedPath, Id, Link, SYSTEM, is_the_systems, would_lead_to};
 
 /// Places that were asked for.
 #[derive(Debug, Default)]
@@ -30,18 +30,12 @@ impl AskedPlace {
     fn of(asked: &AskedFor) -> Self {
         let path = asked.path.as_path();
         let names = |real: Option<PathBuf>| std::iter::once(path.to_owned()).chain(real).collect();
-        let follow = |path: &Path| FollowedPath::follow(path).ok();
-        let real_path = |way: &FollowedPath| way.real_path().ok();
         if asked.is_tree {
-            let way = follow(path);
-            return Self {
-                is_tree: true,
-                id: way.as_ref().map(FollowedPath::id),
-                names: names(way.as_ref().and_then(real_path)),
-            };
+            let id = FollowedPath::follow(path).ok().map(|way| way.id());
+            return Self { is_tree: true, id, names: names(would_lead_to(path)) };
         }
         // A call puts what it likes at the name itself.
-        let directory = path.parent().and_then(follow).as_ref().and_then(real_path);
+        let directory = path.parent().and_then(would_lead_to);
         let real = directory.zip(path.file_name()).map(|(directory, name)| directory.join(name));
         Self { is_tree: false, id: None, names: names(real) }
     }

@@ -221,6 +221,15 @@ fn id(stat: &Stat) -> Id {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
 }
 
+/// Where a path leads, without links; what is not there would lie below the nearest directory that is.
+#[must_use]
+pub fn would_lead_to(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|above| {
+        let (real, rest) = (FollowedPath::follow(above).ok()?.real_path().ok()?, path.strip_prefix(above).ok()?);
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    })
+}
+
 fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

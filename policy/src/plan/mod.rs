@@ -315,6 +315,8 @@ pub struct SessionPlan {
 
 /// The directory for everybody's temporary files (hier(7)).
 const TMP: &str = "/tmp";
+/// The directory for shared memory (shm_overview(7)).
+const SHM: &str = "/dev/shm";
 
 /// A place that was asked for to write in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -347,15 +349,17 @@ impl SessionPlan {
     ///
     /// With namespaces `/tmp` is a directory of the session's own, and Landlock takes what is mounted in it for a part of it.
     /// Where the tree of a grant there holds more than the grant lets be read, the session has no `/tmp` of its own: programs
-    /// have `TMPDIR`, as they do without namespaces.
+    /// have `TMPDIR`, as they do without namespaces. The same holds for `/dev/shm`, in whose place they have nothing.
     #[must_use]
     pub fn bound_to(mut self, seen: Vec<Seen>, toolchains: &[HostPath]) -> Self {
         self.seen = seen;
         let was_seen = |path: &HostPath| self.seen.iter().any(|seen| seen.path == *path);
         self.surroundings.retain(|rule| !toolchains.contains(&rule.path) || was_seen(&rule.path));
         self.keep_below_where_they_lead();
-        if self.grants.iter().any(|rule| self.would_show_more(rule)) {
-            self.surroundings.retain(|rule| rule.path.as_path() != Path::new(TMP));
+        for own in [TMP, SHM] {
+            if self.grants.iter().any(|rule| self.would_show_more(rule, Path::new(own))) {
+                self.surroundings.retain(|rule| rule.path.as_path() != Path::new(own));
+            }
         }
         self
     }
@@ -363,7 +367,17 @@ impl SessionPlan {
     /// True if `/tmp` is the session's own, and the same directory as its `TMPDIR`.
     #[must_use]
     pub fn has_tmp(&self) -> bool {
-        self.surroundings.iter().any(|rule| rule.path.as_path() == Path::new(TMP))
+        self.has(TMP)
+    }
+
+    /// True if `/dev/shm` is the session's own.
+    #[must_use]
+    pub fn has_shm(&self) -> bool {
+        self.has(SHM)
+    }
+
+    fn has(&self, own: &str) -> bool {
+        self.surroundings.iter().any(|rule| rule.path.as_path() == Path::new(own))
     }
 
     /// A path without links, as far as it was looked at.
@@ -394,20 +408,20 @@ impl SessionPlan {
         rules.zip(surroundings.iter().chain(&grants)).for_each(|(rule, real)| rule.access = real.access);
     }
 
-    /// True if the tree that is mounted in `/tmp` for a grant holds what no grant lets be read.
-    fn would_show_more(&self, rule: &FsRule) -> bool {
+    /// True if the tree that is mounted in this directory of the session's own for a grant holds what no grant lets be read.
+    fn would_show_more(&self, rule: &FsRule, own: &Path) -> bool {
         let path = rule.path.as_path();
         let seen = |path: &Path| self.seen.iter().find(|seen| seen.path.as_path() == path);
         let real = |path: &Path| self.real(path);
         let directory = match rule.extent {
-            // It is replaced in its directory. Of a file in `/tmp` itself the file alone is mounted.
+            // It is replaced in its directory. Of a file in the session's own itself the file alone is mounted.
             Extent::Entry => {
                 path.ancestors().skip(1).find(|above| seen(above).is_some_and(|seen| seen.directory)).map(real)
             }
             Extent::File => seen(path).filter(|seen| seen.directory).map(|seen| seen.real().as_path().to_owned()),
             Extent::Subtree => Some(real(path)),
         };
-        let Some(mounted) = directory.filter(|at| at != Path::new(TMP) && at.starts_with(TMP)) else { return false };
+        let Some(mounted) = directory.filter(|at| at != own && at.starts_with(own)) else { return false };
         let shows_all = |tree: &FsRule| {
             let reads = tree.extent == Extent::Subtree && tree.access.reads_files();
             reads && mounted.starts_with(real(tree.path.as_path())) && seen(tree.path.as_path()).is_some()
@@ -493,10 +507,11 @@ impl SessionPlan {
         self.rules().filter(is_name).filter(|rule| !self.is_in_a_tree(rule))
     }
 
-    /// True if a tree that may be read holds it, so that the kernel knows whatever has its name.
+    /// True if a tree that may be read holds it, by where both lead, so that the kernel knows whatever has its name.
     fn is_in_a_tree(&self, entry: &FsRule) -> bool {
-        let trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
-        trees.into_iter().any(|tree| entry.path.as_path().starts_with(&tree.path))
+        let at = self.real(entry.path.as_path());
+        let mut trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
+        trees.any(|tree| at.starts_with(self.real(tree.path.as_path())))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::databases::{self, ConfiguredDatabase, DatabasePlace, DatabaseServer, TlsMode, usual_port};
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::path::HostPath;
+use callgate_policy::plan::SessionPlan;
 use callgate_policy::sql::Dialect;
 use callgate_worker::way::FollowedPath;
 
@@ -21,31 +21,34 @@ const FILE: &str = "RHO_AGENT_DB_CONFIG";
 const USUAL: &str = ".config/rho-agent/databases.yaml";
 
 /// The databases of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Databases {
     all: Vec<ConfiguredDatabase>,
+    /// Number of them, the first, that the environment names.
+    of_environment: usize,
+    /// Their file, by its path without links.
+    file: Option<PathBuf>,
     /// Reason why the file does not count.
     wrong: Option<String>,
 }
 
 impl Databases {
     /// Those of a session whose tools query databases of these kinds: where there is none, nothing is read.
-    pub(crate) fn of_session(
-        mut dialects: impl Iterator<Item = Dialect>,
-        effective: &EffectiveSet,
-        changeable: &Changeable,
-    ) -> Self {
-        if dialects.next().is_some() { Self::read(effective, changeable) } else { Self::default() }
+    pub(crate) fn of_session(mut dialects: impl Iterator<Item = Dialect>, changeable: &Changeable) -> Self {
+        if dialects.next().is_some() { Self::read(changeable) } else { Self::default() }
     }
 
     /// Those that whoever starts the session has configured.
-    fn read(effective: &EffectiveSet, changeable: &Changeable) -> Self {
+    fn read(changeable: &Changeable) -> Self {
         let mut all = of_environment();
+        let of_environment = all.len();
+        let mut file = None;
         let named = host::variable(FILE).map(PathBuf::from);
         let path = named.clone().or_else(|| Some(host::home()?.join(USUAL)));
-        let wrong = path.and_then(|path| match in_file(&path, effective, changeable) {
-            Ok(Some(further)) => {
+        let wrong = path.and_then(|path| match in_file(&path, changeable) {
+            Ok(Some((further, real))) => {
                 all.extend(further);
+                file = Some(real);
                 None
             }
             Ok(None) if named.is_none() => None,
@@ -57,11 +60,21 @@ impl Databases {
                 *file = settled(file, changeable);
             }
         }
-        let databases = Self { all, wrong };
+        let databases = Self { all, of_environment, file, wrong };
         if databases.secrets().next().is_some() {
             credentials::are_read();
         }
         databases
+    }
+
+    /// These, without those of a file that calls could read or write. `led` are the session's rights by where their paths lead.
+    pub(crate) fn out_of_reach(&self, led: &EffectiveSet, plan: &SessionPlan) -> Self {
+        let Some(file) = self.file.as_ref().filter(|file| credentials::may_read(led, plan, file)) else {
+            return self.clone();
+        };
+        let wrong = format!("{}: calls may read or write it; keep it where nothing is granted", file.display());
+        let all = self.all.iter().take(self.of_environment).cloned().collect();
+        Self { all, of_environment: self.of_environment, file: None, wrong: Some(wrong) }
     }
 
     /// Passwords, for whoever keeps them out of what is written down. A shorter one would be found in every text.
@@ -132,26 +145,21 @@ fn server(prefix: &str, dialect: Dialect) -> Option<ConfiguredDatabase> {
     Some(ConfiguredDatabase { alias: database, dialect, at: DatabasePlace::Server(at) })
 }
 
-/// Those of a file; `None` if there is none. It belongs to the user, as credentials do, and nobody else writes it.
-fn in_file(
-    path: &Path,
-    effective: &EffectiveSet,
-    changeable: &Changeable,
-) -> Result<Option<Vec<ConfiguredDatabase>>, String> {
+/// Those of a file, and its path without links; `None` if there is none. It belongs to the user, as credentials do, and nobody else
+/// writes it.
+fn in_file(path: &Path, changeable: &Changeable) -> Result<Option<(Vec<ConfiguredDatabase>, PathBuf)>, String> {
     let way = match FollowedPath::follow(path) {
         Err(errno) if errno == rustix::io::Errno::NOENT => return Ok(None),
         way => way.map_err(|errno| std::io::Error::from(errno).to_string())?,
     };
     let file = PrivateFile::at(way, changeable, "write")?;
-    let real = HostPath::from(file.real_path()?);
-    if effective.allows_read(&real) || effective.rights().allows_write(&real) {
-        return Err("calls may read or write it; keep it where nothing is granted".to_owned());
-    }
+    let real = file.real_path()?;
     let opened = file.open()?;
     let mut text = String::new();
     let most = u64::try_from(databases::MAX_BYTES + 1).unwrap_or(u64::MAX);
     opened.take(most).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    databases::parse(&text, host::variable).map(Some).map_err(|error| error.to_string())
+    let parsed = databases::parse(&text, host::variable).map_err(|error| error.to_string())?;
+    Ok(Some((parsed, real)))
 }
 
 /// Where a file is, once and for all: a path in the environment is relative to where the session was started, and links that

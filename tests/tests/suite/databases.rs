@@ -2,7 +2,7 @@
 //! PostgreSQL and MariaDB are servers on the Internet of `network.rs`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use callgate_tests::{Binaries, Host, ProgramOutcome, ProgramRunner, TestEnv, matrix, skip};
@@ -322,6 +322,35 @@ fn x4_15_a_file_has_aliases() {
             status != 0 && envelope["error_text"].as_str().unwrap().contains("calls may read or write it"),
             "{envelope}"
         );
+    });
+}
+
+/// X4-15, A10: the file does not count where a grant leads to its directory by a link, by which calls may read the passwords.
+#[test]
+fn x4_15_a10_a_file_that_a_link_leads_calls_to_does_not_count() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (path, _) = shop(&env);
+        let text = format!("databases:\n  till:\n    type: sqlite\n    path: {}\n", path.display());
+        ["keys", "plain"].iter().for_each(|name| fs::create_dir(env.outside().join(name)).unwrap());
+        let config = env.file("keys/databases.yaml", &text);
+        fs::set_permissions(config.text(), fs::Permissions::from_mode(0o600)).unwrap();
+        let link = env.outside().join("link");
+        let run = user(&env, env.weakened()).variable("RHO_AGENT_DB_CONFIG", config.text());
+        for right in ["read", "write"] {
+            let text = format!("[requires.fs]\n{right} = [\"{}/**\", \"{{workspace}}/**\"]\n", link.display());
+            let manifest = env.file("manifest.toml", &text);
+            let led = |to: &str| {
+                fs::remove_file(&link).ok();
+                symlink(env.outside().join(to), &link).unwrap();
+                call(&run, &["--manifest", manifest.text()], "sqlite", &query(ROWS))
+            };
+            let (status, envelope) = led("plain");
+            assert_eq!((status, &envelope["data"]["database"]), (0, &json!("till")), "the control: {envelope}");
+            let (status, envelope) = led("keys");
+            let why = envelope["error_text"].as_str().unwrap_or_default();
+            assert!(status != 0 && why.contains("calls may read or write it"), "{right}: {envelope}");
+        }
     });
 }
 

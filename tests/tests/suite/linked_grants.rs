@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_tests::{Binaries, Host, ProgramRunner, TestEnv, User, eventually, matrix, matrix_as};
-use libc::{EACCES, ENOENT};
+use libc::{EACCES, ENOENT, EROFS};
 
 use crate::led_astray::exchange;
 
@@ -21,9 +21,15 @@ struct Linked {
 
 impl Linked {
     fn new(env: TestEnv) -> Self {
+        let real = env.outside().to_owned();
+        Self::to(env, &real)
+    }
+
+    /// The link leads to this tree.
+    fn to(env: TestEnv, real: &Path) -> Self {
         let elsewhere = tempfile::tempdir_in("/var/tmp").expect("a directory in another directory of the root");
         fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink(env.outside(), elsewhere.path().join("link")).unwrap();
+        symlink(real, elsewhere.path().join("link")).unwrap();
         fs::create_dir(elsewhere.path().join("workspace")).unwrap();
         env.give(&elsewhere.path().join("workspace"));
         Self { env, elsewhere }
@@ -55,6 +61,65 @@ fn a8_a_file_that_is_granted_by_a_link_shows_nothing_beside_it() {
             assert_eq!(fs::read_to_string(&*beside).unwrap(), "precious\n", "{grants}");
         }
         place.env.bare().probe(&["read", beside.text()]).assert_ok();
+    });
+}
+
+/// A8, D4: a file of a directory in the host's `/dev/shm`, or that directory itself, is granted by a link, and no file beside it is read. Where the
+/// whole tree is granted, that has its place in a `/dev/shm` of the session's own.
+#[test]
+fn a8_d4_what_is_granted_in_shared_memory_by_a_link_shows_nothing_beside_it() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let real = tempfile::tempdir_in("/dev/shm").unwrap();
+        fs::set_permissions(real.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        env.give(real.path());
+        let [file, beside] = [("state.json", "{}\n"), ("key", "precious\n")].map(|(name, text)| {
+            fs::write(real.path().join(name), text).unwrap();
+            env.give(&real.path().join(name));
+            real.path().join(name).to_str().unwrap().to_owned()
+        });
+        let place = Linked::to(env, real.path());
+        let granting = |grants: &str| place.granting(&format!("read = [\"PROBE\", \"{{workspace}}/**\", {grants}"));
+        for grants in ["\"LINK/state.json\"]", "\"LINK\"]", "]\nwrite = [\"LINK/state.json\"]"] {
+            let run = granting(grants);
+            if grants.contains("state") {
+                run.probe(&["read", &file]).assert_ok();
+            }
+            run.probe(&["read", &beside]).assert_errno_any(&[EACCES, ENOENT]);
+            run.probe(&["write", &beside]).assert_errno_any(&[EACCES, ENOENT, EROFS]);
+            assert_eq!(fs::read_to_string(&beside).unwrap(), "precious\n", "{grants}");
+        }
+        let whole = granting("\"LINK/**\"]");
+        whole.probe(&["read", &beside]).assert_ok();
+        whole.probe(&["shm-posix", "callgate-linked"]).assert_ok();
+    });
+}
+
+/// A grant by a link of the system's own directories to another part of the host is mounted where it leads.
+#[test]
+fn a_link_in_the_system_leads_to_what_is_granted() {
+    matrix_as(User::Root, Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (opt, app) = (env.outside().join("opt"), env.outside().join("app"));
+        for directory in [&opt, &app] {
+            fs::create_dir(directory).unwrap();
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(app.join("file"), "of the app\n").unwrap();
+        fs::write(env.outside().join("beside"), "precious\n").unwrap();
+        symlink(&app, opt.join("app")).unwrap();
+        let manifest = env.file(
+            "manifest.toml",
+            "[requires.fs]\nread = [\"{workspace}/**\", \"/opt/app/**\"]\n[[requires.shell]]\ncmd = \"*\"\n",
+        );
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let read = |path: &str| {
+            let words = [&binary, "--log", "off", "run", "--manifest", manifest.text(), "--", "cat", path];
+            env.weakened().mounted(&opt, Path::new("/opt")).run(&words)
+        };
+        let granted = read("/opt/app/file");
+        assert_eq!(granted.stdout, "of the app\n", "{granted:?}");
+        assert_eq!(read("/opt/app/../beside").stdout, "");
     });
 }
 

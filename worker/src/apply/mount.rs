@@ -33,6 +33,9 @@ enum MountContent {
     Private { size: u64 },
 }
 
+/// Trees of the host's that every session sees, to read.
+const HOSTS: [&str; 4] = ["/usr", "/opt", "/etc", "/sys"];
+
 /// Where the new root is put together. Every host has it, and nothing is left of it there: the mount is this
 /// namespace's alone.
 const BASE: &str = "/dev";
@@ -76,8 +79,9 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     rustix::process::pivot_root(".", ".").map_err(|e| step("pivot_root", e))?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|e| step("let the old root go", e))?;
     rustix::process::chdir("/").map_err(|e| step("enter /", e))?;
-    let tmp = if plan.has_tmp() { "" } else { "; no /tmp of its own, for single names in it are granted" };
-    Ok(format!("{} mounts in a root of their own{tmp}", trees.len()))
+    let lacks = [("/tmp", plan.has_tmp()), ("/dev/shm", plan.has_shm())].into_iter().filter(|(_, has)| !has);
+    let lacks = lacks.map(|(own, _)| format!("; no {own} of its own, for single names in it are granted"));
+    Ok(format!("{} mounts in a root of their own{}", trees.len(), lacks.collect::<String>()))
 }
 
 /// A procfs for who watches programs: mounted nowhere, so that it is reached by this descriptor alone, and hiding nobody.
@@ -86,7 +90,7 @@ pub(crate) fn procfs() -> Result<OwnedFd, StepFailure> {
     new_filesystem("proc", &[])
 }
 
-/// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them. (In a `/tmp` that is not the
+/// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them. (In one that is not the
 /// session's own there is what was granted, and nothing can be made.)
 #[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
 fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
@@ -97,7 +101,8 @@ fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(),
             .map_err(|e| step("fill the session's own directory", e))?;
     }
     let tmp = plan.has_tmp().then_some(("tmp", "/tmp"));
-    for (name, target) in tmp.into_iter().chain([("shm", "/dev/shm")]) {
+    let shm = plan.has_shm().then_some(("shm", "/dev/shm"));
+    for (name, target) in tmp.into_iter().chain(shm) {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = rustix::mount::open_tree(CWD, relative.join(name), flags)
             .map_err(|e| step("clone a part of the session's own directory", e))?;
@@ -199,8 +204,7 @@ struct MountEntries {
 /// file has the same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
 fn entries(plan: &SessionPlan) -> Result<MountEntries, StepFailure> {
     let read_only = MountContent::Bind { writable: false, devices: false, granted: false };
-    let mut fixed: Vec<(PathBuf, MountContent)> =
-        ["/usr", "/opt", "/etc", "/sys"].into_iter().map(|path| (path.into(), read_only)).collect();
+    let mut fixed: Vec<(PathBuf, MountContent)> = HOSTS.into_iter().map(|path| (path.into(), read_only)).collect();
     // Names are visible in it; which of them may be opened is Landlock's business.
     fixed.push(("/dev".into(), MountContent::Bind { writable: false, devices: true, granted: false }));
     // ptraceable: only processes of one's own Landlock domain are there to be seen (proc(5), Linux 5.8).
@@ -317,7 +321,8 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
 fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Vec<BoundTree>, StepFailure> {
     let surroundings = plan.surroundings.iter().map(|rule| (rule, false));
     let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
-    let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, BoundTree::of(plan, rule)));
+    let needed = rules.filter(|(rule, granted)| !is_fixed(plan, rule) || (*granted && leads_out_of_the_fixed(rule)));
+    let rules = needed.map(|rule| (rule.0, BoundTree::of(plan, rule)));
     let there = rules.filter(|(rule, bound)| is_there(rule, bound));
     let mut bound: Vec<BoundTree> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
     // What a link leads to may be a device: that is there as it is.
@@ -345,7 +350,15 @@ fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
     path.starts_with(&plan.private.inside)
         || is(&["/tmp", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"])
         || below(&["/dev", "/proc"])
-        || (below(&["/usr", "/opt", "/etc", "/sys"]) && !rule.access.changes())
+        || (below(&HOSTS) && !rule.access.changes())
+}
+
+/// True if a rule names a link in the fixed part of the tree that leads out of it (`/opt/app`, to `/srv/app`).
+fn leads_out_of_the_fixed(rule: &FsRule) -> bool {
+    let below = |path: &Path, tops: &[&str]| tops.iter().any(|top| path.starts_with(top));
+    let led = || FollowedPath::follow(rule.path.as_path()).ok().filter(FollowedPath::has_links)?.real_path().ok();
+    below(rule.path.as_path(), &HOSTS)
+        && led().is_some_and(|real| !below(&real, &HOSTS) && !below(&real, &["/dev", "/proc"]))
 }
 
 /// An optional path that is absent has no mount; a required one that is absent fails, with its name.

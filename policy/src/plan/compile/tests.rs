@@ -6,9 +6,8 @@ use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
-use crate::plan::FileId;
 use crate::plan::env::{EnvSources, Fate};
-use crate::plan::{Identity, PrivateDir, PrivateKind};
+use crate::plan::{FileId, Identity, PrivateDir, PrivateKind, Seen, Writer};
 use crate::requirement::RequirementSet;
 use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
 use crate::variable::Variables;
@@ -430,4 +429,58 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
     assert_eq!(written("{ write = [\"target/**\", \"/etc/**\"] }"), [tree("/w/target")]);
     assert_eq!(written("{ write = [\".vscode/**\", \"notes\"] }"), [entry("/w/notes")]);
     assert_eq!(written("{ write = [\"/data/**\"] }"), [entry("/data/x")]);
+}
+
+/// S0-15, A10: a call that changes nothing may not write in the session's own `/tmp`, of which Landlock takes a tree for a part that a grant
+/// leads to by a link.
+#[test]
+fn s0_15_a10_a_call_that_changes_nothing_changes_no_tree_that_a_link_leads_to() {
+    let manifest = manifest("[requires.fs]\nwrite = [\"target/**\"]\n[[requires.shell]]\ncmd = \"*\"");
+    let effective = effective(&manifest);
+    let facts = HostFacts {
+        strength: Strength::Namespaces,
+        private: PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
+        ..facts()
+    };
+    let left = |leads_to: Option<&str>| {
+        let (path, leads_to) = ("/w/target".into(), leads_to.map(HostPath::from));
+        let seen = Seen { path, device: 1, inode: 2, directory: true, leads_to };
+        let session = session(&effective, &facts, &manifest.env, &bounds(&manifest)).unwrap();
+        let session = session.bound_to(vec![seen], &[]);
+        let free = session.grants.iter().find(|rule| rule.path == "/w/target".into()).unwrap();
+        assert_eq!(free.access, FsAccess::Write, "the kernel writes in it");
+        let needs =
+            CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+        let work = CallWork::program(vec!["ls".into()], "/w".into());
+        let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
+        let whole = call(&effective.check(&needs).unwrap(), &facts, spec).unwrap();
+        let CallRules::Narrowed(rules) = reading_alone(whole, &session, &facts).rules else {
+            unreachable!("it may do less than its session")
+        };
+        let written = rules.into_iter().filter(|rule| rule.access.changes());
+        written.map(|rule| rule.path.to_string()).collect::<Vec<_>>()
+    };
+    let own = ["/tmp", "/dev/shm", "/run/callgate/tmp", "/run/callgate/shm"];
+    assert_eq!(left(None), own, "the control");
+    assert_eq!(left(Some("/srv/target")), own, "the control");
+    assert_eq!(left(Some("/tmp/target")), ["/dev/shm", "/run/callgate/shm"]);
+    assert_eq!(left(Some("/dev/shm/target")), ["/tmp", "/run/callgate/tmp"]);
+}
+
+/// A8: the broker opens a single name for reading unless a tree holds it that may be read, by where a link leads.
+#[test]
+fn a8_a_name_is_in_a_tree_by_where_it_leads() {
+    let writer = |leads_to: Option<&str>, (read, write): (&str, &str)| {
+        let manifest = manifest(&format!("[requires.fs]\nread = [\"{read}/**\"]\nwrite = [\"{write}/x\"]"));
+        let session = session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+        let (path, leads_to) = ("/srv/t/link".into(), leads_to.map(HostPath::from));
+        let seen = Seen { path, device: 1, inode: 2, directory: true, leads_to };
+        session.bound_to(vec![seen], &[]).writer()
+    };
+    let within = ("/srv/t", "/srv/t/link");
+    assert_eq!(writer(None, within), Writer::Broker, "the control");
+    assert_eq!(writer(Some("/srv/t/other"), within), Writer::Broker);
+    assert_eq!(writer(Some("/srv/e"), within), Writer::BrokerReadsToo);
+    assert_eq!(writer(None, ("/srv/e", "/srv/t/link")), Writer::BrokerReadsToo, "the control");
+    assert_eq!(writer(Some("/srv/e"), ("/srv/e", "/srv/t/link")), Writer::Broker);
 }

@@ -3,6 +3,7 @@
 //! Owes: no place for private files or outputs; rights that cannot be told the kernel; variables that no program gets; a grant that is
 //! missing, was replaced, or hangs on a link of a call or on a stranger's directory; one that leads out of its bound, or to what no session
 //! reaches; a credential that calls could read; a file of the policy that they could change; debugging where every program is judged.
+//! Leaves out databases whose file calls could read.
 
 use std::os::fd::OwnedFd;
 
@@ -20,6 +21,7 @@ use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::facts;
 use crate::open_error::OpenError;
 use crate::place::{self, Looked, Place};
+use crate::registry::Databases;
 use crate::supervisor::Supervisor;
 
 /// Plan of a session's processes that may be carried out.
@@ -29,6 +31,7 @@ pub(super) struct BoundPlan {
     looked: Looked,
     plan: SessionPlan,
     outputs: Option<Outputs>,
+    databases: Databases,
     sealed: Option<OwnedFd>,
 }
 
@@ -40,6 +43,7 @@ pub(super) struct ConfinedSession {
     pub(super) plan: SessionPlan,
     pub(super) opened: Opened,
     pub(super) outputs: Option<Outputs>,
+    pub(super) databases: Databases,
     /// Only the constructor below makes one.
     _made: (),
 }
@@ -89,6 +93,7 @@ impl BoundPlan {
         barred(supervisor, spec, &judged.held).refuse(&led)?;
         // What is granted as it is spelt, the plan says.
         judged.credentials.refuse_reach(&led, &plan)?;
+        let databases = judged.databases.out_of_reach(&led, &plan);
         let plan = plan.keeping(&recorded.policy).bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match judged.watched {
             Some(by) => plan.watched(by),
@@ -100,12 +105,12 @@ impl BoundPlan {
             return Err(OpenError::DebugJudged);
         }
         let sealed = judged.credentials.sealed().map_err(OpenError::Sealed)?;
-        Ok(Self { effective, facts, looked, plan, outputs, sealed })
+        Ok(Self { effective, facts, looked, plan, outputs, databases, sealed })
     }
 
     /// Has the launcher confine the session's processes.
     pub(super) async fn confine(self, supervisor: &Supervisor) -> Result<ConfinedSession, OpenError> {
-        let Self { effective, facts, looked, plan, mut outputs, sealed } = self;
+        let Self { effective, facts, looked, plan, mut outputs, databases, sealed } = self;
         let groups = supervisor.groups.clone();
         let opened = Opened::open(&supervisor.launcher, plan.clone(), (outputs.as_ref(), sealed), groups).await;
         if let Err(ConfineError::Refused(failed)) = &opened {
@@ -119,7 +124,7 @@ impl BoundPlan {
         }
         let opened = opened?;
         outputs.iter_mut().for_each(Outputs::hand_over);
-        Ok(ConfinedSession { effective, facts, looked, plan, opened, outputs, _made: () })
+        Ok(ConfinedSession { effective, facts, looked, plan, opened, outputs, databases, _made: () })
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) struct JudgedRights {
     pub(super) bounds: Bounds,
     pub(super) env: Env,
     pub(super) credentials: Arc<Credentials>,
+    /// As they are configured, also in a file that calls could read.
     pub(super) databases: Databases,
     pub(super) watchdogs: Arc<Watchdogs>,
     /// Who judges every program that is about to run, if anybody does.
@@ -103,7 +104,7 @@ impl JudgedRights {
             ancestry.env = env.clone();
             ancestry.credentials = Arc::clone(&credentials);
         }
-        let databases = Databases::of_session(tools.registry().dialects(), effective, &changeable);
+        let databases = Databases::of_session(tools.registry().dialects(), &changeable);
         let bounds = Bounds::of(&limits, host::memory());
         Ok(Self {
             held,

@@ -136,7 +136,7 @@ impl Supervisor {
         let (registry, sources, skills, beside, mut warnings) = tools.into_parts();
         warnings.extend(judged.warnings);
         warnings.extend(confined.warning());
-        let ConfinedSession { effective, facts, looked, plan, mut opened, outputs, .. } = confined;
+        let ConfinedSession { effective, facts, looked, plan, mut opened, outputs, databases, .. } = confined;
         let id = kept.id.clone();
         let recorder = Recorder::new(id.clone(), redaction, stored, kept.last);
         let lineage = by.into_lineage();
@@ -180,7 +180,7 @@ impl Supervisor {
         Ok(Session {
             id,
             manifest,
-            tools: Tools::new(registry, sources, judged.databases, spec.coercion),
+            tools: Tools::new(registry, sources, databases, spec.coercion),
             effective,
             warnings,
             gate,

@@ -10,6 +10,7 @@ use callgate_worker::protocol::Channel;
 
 use super::*;
 use crate::confine::Launcher;
+use crate::error::CallError;
 use crate::store::StoreError;
 
 const STRENGTHS: [Strength; 2] = [Strength::Namespaces, Strength::Landlock];
@@ -304,6 +305,41 @@ fn s1_29_c_1_a10_a_link_leads_no_tool_out_of_the_bounds_of_a_child() {
             let expected = format!("it leads to {}", world.top.join("out").display());
             assert!(left_out.why.contains(&expected), "{}", left_out.why);
             assert!(!led.effective().allows_read(&world.data.join("link/file").into()), "nor is its part in force");
+        }
+    });
+}
+
+/// S1-15, A10: a declared tool reaches what its session was bound to, and not where its paths lead by now. There is no ceiling.
+#[test]
+fn s1_15_a10_a_link_leads_no_tool_to_what_its_session_lacks() {
+    in_runtime(async {
+        let supervisor = confining_supervisor();
+        for (strength, reads) in STRENGTHS.into_iter().flat_map(|strength| [(strength, "link"), (strength, "link/sub")])
+        {
+            let world = World::with(&["data/in/sub/sub", "out/sub", "u/.config/callgate/tools"]);
+            world.turn("in");
+            world.declare("led", reads);
+            let mut spec = world.spec("id = \"x\"\n").strength(strength.into());
+            spec.user_tools = Some(world.settings());
+            let session = supervisor.open(spec).await.unwrap();
+            let registry = session.registry();
+            let part = || session.part_for(registry.find("led").unwrap());
+            let env = Env::default();
+            let open = |own| {
+                let (session, env) = (&session, &env);
+                async move { session.open_part(&own, (env, None), &session.sandbox.bounds).await.map(drop) }
+            };
+            open(part().unwrap()).await.expect("the control");
+            world.turn("in/sub");
+            open(part().unwrap()).await.expect("the control: within what its session has");
+            let looked_at = part().unwrap();
+            world.turn("../out");
+            let led = [part().map(drop), open(looked_at).await];
+            for led in led {
+                let Err(CallError::Denied(denial)) = led else { panic!("{strength:?}, {reads}: {led:?}") };
+                let expected = format!("leads to {}", world.top.join("out").display());
+                assert!(denial.reason.contains(&expected), "{denial:?}");
+            }
         }
     });
 }
