@@ -189,8 +189,10 @@ pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
 
 /// Text of a regular file, to at most so many bytes. See [`bytes_of`].
 pub(crate) fn text_of(file: &Path, most: u64) -> std::io::Result<String> {
-    String::from_utf8(bytes_of(file, most)?)
-        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    String::from_utf8(bytes_of(file, most)?).map_err(|error| {
+        let what = format!("it is not UTF-8 from byte {} on", error.utf8_error().valid_up_to());
+        std::io::Error::new(std::io::ErrorKind::InvalidData, what)
+    })
 }
 
 /// Bytes of a regular file, to at most so many. Opened without waiting: a FIFO that nobody writes would hold us

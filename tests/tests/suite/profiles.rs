@@ -390,7 +390,7 @@ fn x4_2_a_profile_that_is_none_runs_nothing() {
     env.workspace_file("p.yaml", &"x".repeat(1 << 20));
     refused("long", "the profile is larger than 64 KiB");
     fs::write(&path, b"profile: \xff\n").unwrap();
-    refused("not UTF-8", "p.yaml: stream did not contain valid UTF-8");
+    refused("not UTF-8", "p.yaml: it is not UTF-8 from byte");
     fs::remove_file(&path).unwrap();
     assert!(env.bare().run(&["mkfifo", "p.yaml"]).status.success());
     refused("a FIFO that nobody writes", "p.yaml: it is not a regular file");
