@@ -466,7 +466,9 @@ fn campaign_of_random_acts_beside_a_stranger_reaches_no_canary() {
 fn campaign_control_every_kind_of_canary_is_reached_without_callgate() {
     let kinds = ["outside", "beside", "kept", "reached tcp", "reached unix", "tcp", "unix"];
     matrix(&[Host::NoNamespaces], |target| {
-        let (start, first, mut missing) = (Instant::now(), first_seed(), kinds.to_vec());
+        // Seeds of its own: a seed has ports, and what runs bare here would come to a round of the other test that listens there.
+        let first = first_seed().wrapping_add(1 << 40);
+        let (start, mut missing) = (Instant::now(), kinds.to_vec());
         for number in 0.. {
             let round = Round::new(target, first + number);
             let before = round.look();
