@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{AskedFor, Extent, FsRule, Identity, Seen};
 use callgate_worker::asked::AskedPlaces;
-use callgate_worker::way::{FollowedPath, Id, Link, would_lead_to};
+use callgate_worker::way::{FollowedPath, Id, Link, would_lead_to, would_lead_to_by};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -269,14 +269,16 @@ impl TypedPath {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Looked {
     pub(crate) seen: Vec<Seen>,
-    /// Where each of them leads, without links, and each of those at which nothing stood: below the nearest directory that was there.
-    real: Vec<(HostPath, PathBuf)>,
+    /// Paths of grants at which nothing stood, and where each would lead.
+    absent: Vec<(HostPath, PathBuf)>,
 }
 
 impl Looked {
     /// Where a path led that was looked at.
     pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
-        self.real.iter().find(|(looked_at, _)| looked_at.as_path() == path).map(|(_, real)| real.clone())
+        let seen = self.seen.iter().map(|seen| (&seen.path, seen.real().as_path()));
+        let mut all = seen.chain(self.absent.iter().map(|(path, real)| (path, real.as_path())));
+        all.find(|(looked_at, _)| looked_at.as_path() == path).map(|(_, real)| real.to_owned())
     }
 }
 
@@ -299,13 +301,14 @@ pub(crate) fn look<'a>(
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
 ) -> Result<Looked, (HostPath, Misled)> {
-    let Looked { mut seen, mut real } = Looked::default();
+    let Looked { mut seen, mut absent } = Looked::default();
     for rule in grants {
         let (is_entry, mut decided) = (rule.extent == Extent::Entry, false);
         for path in rule.path.as_path().ancestors().take(if is_entry { usize::MAX } else { 1 }) {
             let Ok(way) = from_roots(roots, path) else {
-                if path == rule.path.as_path() && !real.iter().any(|(looked_at, _)| *looked_at == rule.path) {
-                    real.extend(below_what_is_there(roots, path).map(|to| (rule.path.clone(), to)));
+                if path == rule.path.as_path() && !absent.iter().any(|(looked_at, _)| *looked_at == rule.path) {
+                    let would_lead = would_lead_to_by(|above| from_roots(roots, above), path);
+                    absent.extend(would_lead.map(|to| (rule.path.clone(), to)));
                 }
                 continue;
             };
@@ -333,21 +336,12 @@ pub(crate) fn look<'a>(
             {
                 let (device, inode) = way.id();
                 let directory = FileType::from_raw_mode(way.stat().st_mode) == FileType::Directory;
-                real.push((path.clone(), leads_to.clone()));
                 let leads_to = Some(HostPath::from(leads_to)).filter(|leads_to| *leads_to != path);
                 seen.push(Seen { path, device, inode, directory, leads_to });
             }
         }
     }
-    Ok(Looked { seen, real })
-}
-
-/// Where a path would lead at which nothing stands.
-fn below_what_is_there(roots: &[Place], path: &Path) -> Option<PathBuf> {
-    path.ancestors().skip(1).find_map(|above| {
-        let (way, rest) = (from_roots(roots, above).ok()?, path.strip_prefix(above).ok()?);
-        Some(way.real_path().ok()?.join(rest))
-    })
+    Ok(Looked { seen, absent })
 }
 
 fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<FollowedPath> {
@@ -539,17 +533,17 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of(&HostView::look().unwrap(), [&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let Looked { seen, real } =
-            look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let looked = look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
         let leads_to = Some(aside.join("sub").into());
         assert_eq!(
-            seen,
+            looked.seen,
             [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true, leads_to }],
             "where it is now"
         );
-        let real_paths = ["sub", "absent"].map(|name| (HostPath::from(ws.join(name)), aside.join(name)));
-        assert_eq!(real, real_paths, "where it is now, and would be");
+        for name in ["sub", "absent"] {
+            assert_eq!(looked.real(&ws.join(name)), Some(aside.join(name)), "where it is now, and would be");
+        }
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));

@@ -70,15 +70,6 @@ fn below(at: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
 }
 
-/// All names of the place at a path, its own first: for one question. The path has no links in it.
-///
-/// # Errors
-/// As [`read`].
-pub fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let others = other_names(&read()?, path);
-    Ok(std::iter::once(path.to_owned()).chain(others).collect())
-}
-
 /// `None` if a line has no known form.
 pub(crate) fn parse(text: &[u8]) -> Option<Vec<Mount>> {
     text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(Mount::parse).collect()

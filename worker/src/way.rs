@@ -224,8 +224,13 @@ fn id(stat: &Stat) -> Id {
 /// Where a path leads, without links; what is not there would lie below the nearest directory that is.
 #[must_use]
 pub fn would_lead_to(path: &Path) -> Option<PathBuf> {
+    would_lead_to_by(FollowedPath::follow, path)
+}
+
+/// As [`would_lead_to`], with a way to follow paths.
+pub fn would_lead_to_by(follow: impl Fn(&Path) -> rustix::io::Result<FollowedPath>, path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| {
-        let (real, rest) = (FollowedPath::follow(above).ok()?.real_path().ok()?, path.strip_prefix(above).ok()?);
+        let (real, rest) = (follow(above).ok()?.real_path().ok()?, path.strip_prefix(above).ok()?);
         Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
     })
 }

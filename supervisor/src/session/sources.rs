@@ -107,13 +107,13 @@ impl Sources {
     }
 
     /// Reads them, and leaves out what cannot be offered.
-    pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
+    pub(super) fn read(&self, variables: &Variables, host: &HostView) -> Result<Registry, RegistryError> {
         let mut registry = match &self.inherited {
             // A server does what it was granted, and not its caller: a subagent gets its tools by name alone.
             Some(inherited) => inherited.tools.only(|tool| !tool.is_a_servers() || self.offered.is_some()),
             None => self.declared(variables)?,
         };
-        registry.leave_out(|tool| self.unfit(tool, variables));
+        registry.leave_out(|tool| self.unfit(tool, (variables, host)));
         if self.inherited.is_none() {
             registry.know_tools_of(&self.agents)?;
             registry.add_task(&self.agents)?;
@@ -168,7 +168,7 @@ impl Sources {
     }
 
     /// Reason why no session may have a tool: what it requires would be refused to the whole session.
-    fn unfit(&self, tool: &Tool, variables: &Variables) -> Option<String> {
+    fn unfit(&self, tool: &Tool, (variables, host): (&Variables, &HostView)) -> Option<String> {
         let source = Source::Tool(tool.name.clone());
         let of_tool = [Contribution::from_source(&source, &tool.requires)];
         let declared = match Declared::union(&of_tool, variables, &[]) {
@@ -190,11 +190,7 @@ impl Sources {
                 "its `env` has {variable}, which [[net.credentials]] of the manifest keeps from programs; take it out of one of them"
             ));
         }
-        let host = match HostView::look() {
-            Ok(host) => host,
-            Err(error) => return Some(with_causes(&OpenError::Homes(error))),
-        };
-        let barred = Barred { allow_home: false, host: &host, user_tools: self.user.as_deref(), store: None };
+        let barred = Barred { allow_home: false, host, user_tools: self.user.as_deref(), store: None };
         let refused = barred.refuse(&part);
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part, host.mounts()))
     }

@@ -90,7 +90,7 @@ impl Session {
                 }
                 sources.project = Some(found);
             }
-            let mut registry = sources.read(&self.variables)?;
+            let mut registry = sources.read(&self.variables, &self.sandbox.host)?;
             if sources.inherited.is_some() {
                 keep_what_leads_nowhere(&mut registry, &sources, (&self.effective, &self.variables));
             } else {

@@ -72,9 +72,11 @@ pub(crate) fn confine(
     // Once for all three: what stands at a path must not change in between.
     let surroundings = landlock::locate(&plan.surroundings, directories, plan)?;
     let granted = landlock::locate(&plan.grants, directories, plan)?;
-    let readable: Vec<PathBuf> =
-        surroundings.iter().chain(&granted).filter_map(RulePath::read_at).map(Path::to_owned).collect();
-    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable)).transpose()?;
+    // The kernel is asked for the path of each: only where programs are looked for one by one.
+    let readable = || -> Vec<PathBuf> {
+        surroundings.iter().chain(&granted).filter_map(RulePath::read_at).map(Path::to_owned).collect()
+    };
+    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable())).transpose()?;
     let mut files: Vec<RulePath> =
         found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
     for tree in found.iter().flat_map(|found| &found.trees) {
@@ -84,10 +86,9 @@ pub(crate) fn confine(
     let (calls, brokers) = ((ConfinedSide::Calls, executing), (ConfinedSide::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);
     let mut own = landlock::locate(&brokers_own(plan), directories, plan)?;
-    let brokers_places = BrokersPlaces::of(plan, surroundings.iter().chain(&granted), &own)?;
-    own.extend(procfs.map(landlock::readable).transpose()?); // mounted nowhere: no path leads there
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
+            let brokers_places = BrokersPlaces::of(plan, surroundings.iter().chain(&granted), &own)?;
             let (trees, by_rule) = all_but_the_brokers((&surroundings, &granted), &brokers_places)?;
             let all = trees.iter().chain(by_rule).chain(&files);
             let ruleset = landlock::build(plan.landlock_abi, all, RulesetReach::Everything, calls)?;
@@ -98,10 +99,11 @@ pub(crate) fn confine(
             (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
+    own.extend(procfs.map(landlock::readable).transpose()?); // after the above: it is mounted nowhere, and no path leads there
     let reading = match &plan.reading {
         None => None,
         Some(programs) => {
-            let mut found = programs::find_for_reading(plan, programs, path, &readable);
+            let mut found = programs::find_for_reading(plan, programs, path, &readable());
             let files: Vec<RulePath> = found.files.drain(..).map(landlock::program).collect();
             let places = || surroundings.iter().chain(&granted).chain(&files);
             let held = (ConfinedSide::ReadingCalls, Executing::Files);

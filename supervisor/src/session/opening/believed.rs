@@ -44,7 +44,7 @@ impl BelievedTools {
         let bounds = held.bounds(spec)?;
         let sources = Sources::of(spec, held.profile(), bounds, inherited);
         let variables = held.variables();
-        let mut registry = sources.read(variables)?;
+        let mut registry = sources.read(variables, held.host())?;
         let skills = match &sources.inherited {
             _ if !has_skills(&registry) => Arc::default(),
             Some(inherited) => Arc::clone(&inherited.skills),
