@@ -7,7 +7,7 @@ use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
 use crate::pattern::{Host, PathPattern, ProgramPattern};
 
-pub use crate::need::{CallNeeds, HostNeed, ShellNeed};
+use crate::effect::{Effect, Effects, FileScope, HostConnection, ProgramRun};
 
 /// Rights of one call: the least that it needs. Made only by [`EffectiveSet::check`].
 ///
@@ -17,7 +17,7 @@ pub struct CallGrant {
     read: Scope<PathRegion>,
     write: Scope<PathRegion>,
     hosts: Vec<(Host, u16)>,
-    shell: Option<ShellNeed>,
+    shell: Option<ProgramRun>,
     exact: bool,
     session_write: Scope<PathRegion>,
     only_reads: bool,
@@ -44,7 +44,7 @@ impl CallGrant {
 
     /// Program that it may start.
     #[must_use]
-    pub fn shell(&self) -> Option<&ShellNeed> {
+    pub fn shell(&self) -> Option<&ProgramRun> {
         self.shell.as_ref()
     }
 
@@ -74,68 +74,90 @@ impl CallGrant {
     }
 }
 
+/// True if these rights let a program start.
+fn allows_run(rights: &Rights, run: &ProgramRun) -> bool {
+    match run {
+        ProgramRun::Program { argv, .. } => rights.allows_argv(argv),
+        ProgramRun::Line { .. } => !rights.shell.is_empty(),
+        ProgramRun::Started { .. } | ProgramRun::Typed { .. } => true,
+    }
+}
+
 impl EffectiveSet {
-    /// Checks a call, whole: everything it needs is in force, or nothing of it happens (S0-61).
+    /// Checks a call, whole: each of its effects is in force, or nothing of it happens (S0-61).
     ///
     /// # Errors
     ///
-    /// A [`Denial`] for the first need that is not, with the smallest change that would grant it.
-    pub fn check(&self, needs: &CallNeeds) -> Result<CallGrant, Denial> {
-        let mut grant = self.shell_grant(needs)?;
-        for path in &needs.write {
-            let pattern = self.checked(Kind::Write, path, self.allows_write(path))?;
-            let origins = self.origins(&self.rights().write, path);
-            grant.read.add(pattern.clone().into(), origins.clone());
-            grant.write.add(pattern.into(), origins);
+    /// A [`Denial`] for the first effect that is not, with the smallest change that would grant it.
+    pub fn check(&self, effects: &Effects) -> Result<CallGrant, Denial> {
+        let mut grant = self.grant_of_program(effects.run())?;
+        for effect in effects.all() {
+            self.add_effect(&mut grant, effect)?;
         }
-        for path in &needs.read {
-            let pattern = self.checked(Kind::Read, path, self.allows_read(path))?;
-            grant.read.add(pattern.into(), self.origins(&self.rights().read, path));
+        // Files that the call does without where they are not granted.
+        for path in effects.consulted.iter().filter(|path| self.allows_read(path)) {
+            self.add_read(&mut grant, path)?;
         }
-        for path in &needs.read_below {
-            for (region, origins) in self.readable_below(path)?.iter() {
-                grant.read.add(region.clone(), origins.iter().cloned());
+        Ok(grant)
+    }
+
+    /// Adds one effect to what a call may do.
+    fn add_effect(&self, grant: &mut CallGrant, effect: &Effect) -> Result<(), Denial> {
+        match effect {
+            Effect::Shows(FileScope::File(path)) | Effect::Lists(FileScope::File(path)) => self.add_read(grant, path),
+            Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) => {
+                for (region, origins) in self.readable_below(path)?.iter() {
+                    grant.read.add(region.clone(), origins.iter().cloned());
+                }
+                Ok(())
             }
-        }
-        for path in needs.read_if_granted.iter().filter(|path| self.allows_read(path)) {
-            let pattern = self.checked(Kind::Read, path, true)?;
-            grant.read.add(pattern.into(), self.origins(&self.rights().read, path));
-        }
-        for need in &needs.hosts {
-            grant.hosts.push(self.checked_host(need)?);
-        }
-        match needs.capabilities.iter().find(|name| !self.rights().allows_capability(name)) {
-            Some(name) => {
+            Effect::Writes { path, how: _ } => {
+                let pattern = self.checked(Kind::Write, path, self.allows_write(path))?;
+                let origins = self.origins(&self.rights().write, path);
+                grant.read.add(pattern.clone().into(), origins.clone());
+                grant.write.add(pattern.into(), origins);
+                Ok(())
+            }
+            // A directory outside what may be read is not a place to start in (A10).
+            Effect::Runs(ProgramRun::Line { directory, .. }) => self.add_read(grant, directory),
+            Effect::Connects(connection) => {
+                grant.hosts.push(self.checked_host(connection)?);
+                Ok(())
+            }
+            Effect::Uses(name) if !self.rights().allows_capability(name) => {
                 let allows = |rights: &Rights| rights.allows_capability(name);
                 Err(self.denial(Kind::Capabilities, name, &Grantable { pattern: name, args: None, flag: None }, allows))
             }
-            None => Ok(grant),
+            // A program was granted before; the others need nothing of the sandbox.
+            Effect::Runs(ProgramRun::Program { .. } | ProgramRun::Started { .. } | ProgramRun::Typed { .. })
+            | Effect::Queries(_)
+            | Effect::Delegates { .. }
+            | Effect::Asks
+            | Effect::Notes(_)
+            | Effect::Serves(_)
+            | Effect::Uses(_) => Ok(()),
         }
     }
 
-    fn shell_grant(&self, needs: &CallNeeds) -> Result<CallGrant, Denial> {
-        let allowed = match &needs.shell {
-            None => {
-                let (read, write) = (Scope::default(), Scope::default());
-                let session_write = self.rights().write.clone();
-                let (hosts, exact) = (vec![], self.is_exact());
-                return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
-            }
-            Some(ShellNeed::CommandLine { .. }) => !self.rights().shell.is_empty(),
-            Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
+    fn add_read(&self, grant: &mut CallGrant, path: &HostPath) -> Result<(), Denial> {
+        let pattern = self.checked(Kind::Read, path, self.allows_read(path))?;
+        grant.read.add(pattern.into(), self.origins(&self.rights().read, path));
+        Ok(())
+    }
+
+    /// Grant of a call that starts this program, or none.
+    fn grant_of_program(&self, run: Option<&ProgramRun>) -> Result<CallGrant, Denial> {
+        let session_write = self.rights().write.clone();
+        let (hosts, exact) = (vec![], self.is_exact());
+        let Some(run) = run else {
+            let (read, write) = (Scope::default(), Scope::default());
+            return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
         };
-        if !allowed {
-            return Err(self.shell_denial(needs.shell.as_ref()));
+        if !allows_run(self.rights(), run) {
+            return Err(self.shell_denial(run));
         }
-        Ok(CallGrant {
-            read: self.readable().clone(),
-            write: self.rights().write.clone(),
-            hosts: vec![],
-            shell: needs.shell.clone(),
-            exact: self.is_exact(),
-            session_write: self.rights().write.clone(),
-            only_reads: false,
-        })
+        let (read, write) = (self.readable().clone(), self.rights().write.clone());
+        Ok(CallGrant { read, write, hosts, shell: Some(run.clone()), exact, session_write, only_reads: false })
     }
 
     fn checked(&self, kind: Kind, path: &HostPath, allowed: bool) -> Result<PathPattern, Denial> {
@@ -156,7 +178,7 @@ impl EffectiveSet {
         if granted.is_empty() { Err(self.path_denial(Kind::Read, path)) } else { Ok(granted) }
     }
 
-    fn checked_host(&self, need: &HostNeed) -> Result<(Host, u16), Denial> {
+    fn checked_host(&self, need: &HostConnection) -> Result<(Host, u16), Denial> {
         let asked = format!("{}:{}", need.host.escape_default(), need.port);
         match Host::parse(&need.host) {
             Ok(host) if self.rights().allows_host(&host, need.port) => Ok((host, need.port)),
@@ -189,27 +211,26 @@ impl EffectiveSet {
         if pattern.is_some() { denial } else { Denial { remedy: None, typed: None, ..denial } }
     }
 
-    fn shell_denial(&self, need: Option<&ShellNeed>) -> Denial {
-        let (asked, program) = match need {
-            Some(ShellNeed::Program { argv }) => {
+    fn shell_denial(&self, run: &ProgramRun) -> Denial {
+        let (asked, program) = match run {
+            ProgramRun::Program { argv, .. } => {
                 let words: Vec<String> = argv.iter().map(ToString::to_string).collect();
                 (words.join(" "), words.into_iter().next().unwrap_or_default())
             }
-            Some(ShellNeed::CommandLine { .. }) | None => ("a command line".to_owned(), "*".to_owned()),
+            ProgramRun::Line { .. } | ProgramRun::Started { .. } | ProgramRun::Typed { .. } => {
+                ("a command line".to_owned(), "*".to_owned())
+            }
         };
-        let args = self.args_to_name(need);
+        let args = self.args_to_name(run);
         // `--exec` would grant it with any arguments, which somebody has taken care not to do.
         let flag = args.is_none().then(|| format!("--exec {}", quoted(&program)));
         let by = Grantable { pattern: &program, args, flag };
-        self.denial(Kind::Shell, &asked, &by, |rights| match need {
-            Some(ShellNeed::Program { argv }) => rights.allows_argv(argv),
-            Some(ShellNeed::CommandLine { .. }) | None => !rights.shell.is_empty(),
-        })
+        self.denial(Kind::Shell, &asked, &by, |rights| allows_run(rights, run))
     }
 
     /// The arguments of a program that is granted with some, and not with these.
-    fn args_to_name(&self, need: Option<&ShellNeed>) -> Option<Vec<String>> {
-        let Some(ShellNeed::Program { argv }) = need else { return None };
+    fn args_to_name(&self, run: &ProgramRun) -> Option<Vec<String>> {
+        let ProgramRun::Program { argv, .. } = run else { return None };
         let (cmd, args) = argv.split_first()?;
         let mut granted = self.rights().shell.iter();
         let is_named = |programs: &ProgramPattern| *programs != ProgramPattern::Any && programs.matches(cmd);
@@ -336,8 +357,8 @@ mod tests {
         narrow(&declared(json), &[]).with_session_dir("/run/s1".into())
     }
 
-    fn reads(path: &str) -> CallNeeds {
-        CallNeeds { read: vec![path.into()], ..CallNeeds::default() }
+    fn reads(path: &str) -> Effects {
+        Effects::default().showing(path)
     }
 
     /// S0-61: inside is granted, outside is denied with its remedy; and the remedy works.
@@ -372,7 +393,7 @@ mod tests {
         let ceiling = declared(r#"{"fs": {"read": ["**"]}}"#);
         let bound = Bound::at_most(Source::Ceiling, ceiling.rights().clone());
         let set = narrow(&declared(r#"{"fs": {"write": ["/w/x"]}}"#), &[bound]);
-        let denial = set.check(&CallNeeds { write: vec!["/w/x".into()], ..CallNeeds::default() }).unwrap_err();
+        let denial = set.check(&Effects::default().writing("/w/x")).unwrap_err();
         assert_eq!(denial.reason, "fs.write was asked for, but is bounded to nothing by the ceiling");
     }
 
@@ -384,7 +405,7 @@ mod tests {
         let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
         let bounds = manifest.ceiling_bounds(&variables).unwrap();
         let set = narrow(&declared(r#"{"fs": {"write": ["**"]}, "shell": [{"cmd": "*"}]}"#), &bounds);
-        let write = |path: &str| CallNeeds { write: vec![path.into()], ..CallNeeds::default() };
+        let write = |path: &str| Effects::default().writing(path);
         assert!(set.check(&write("/w/out/x")).is_ok() && set.check(&reads("/w/x")).is_ok(), "the control");
         let denial = set.check(&write("/w/x")).unwrap_err();
         let reason = "fs.write was asked for, but is bounded to /w/out/** by `[ceiling.fs]`, callgate.toml line 3";
@@ -392,8 +413,8 @@ mod tests {
         assert_eq!(denial.remedy.unwrap(), "add \"/w/x\" to `write` in [ceiling.fs]");
         let denial = set.check(&write("/x")).unwrap_err();
         assert_eq!(denial.reason, "fs.write grants only /w/out/**", "nobody asked for that");
-        let make = ShellNeed::Program { argv: vec!["make".into()] };
-        let denial = set.check(&CallNeeds { shell: Some(make), ..CallNeeds::default() }).unwrap_err();
+        let make = Effect::Runs(ProgramRun::program(vec!["make".into()], "/w".into()));
+        let denial = set.check(&Effects::of(make)).unwrap_err();
         assert!(denial.reason.ends_with("bounded to git by `[[ceiling.shell]]`, callgate.toml line 5"), "{denial:?}");
         assert_eq!(denial.remedy_to_type().unwrap(), "add [[ceiling.shell]] with cmd = \"make\"", "no flag lifts it");
     }
@@ -414,7 +435,7 @@ mod tests {
         let set = effective(r#"{"fs": {"read": ["src/**/*.py"], "write": ["out/**"]}}"#);
         let regions = |grant: &CallGrant| grant.read().iter().map(|(region, _)| region.to_string()).collect::<Vec<_>>();
         assert_eq!(regions(&set.check(&reads("/w/src/a/b.py")).unwrap()), ["/w/src/a/b.py"]);
-        let below = |dir: &str| CallNeeds { read_below: vec![dir.into()], ..CallNeeds::default() };
+        let below = |dir: &str| Effects::of(Effect::Shows(FileScope::Tree(dir.into())));
         assert_eq!(regions(&set.check(&below("/w")).unwrap()), ["/w/out/**", "/w/src/**/*.py"]);
         assert_eq!(regions(&set.check(&below("/w/src/a")).unwrap()), ["/w/src/**/*.py ∩ /w/src/a/**"]);
         assert!(set.check(&below("/etc")).is_err());
@@ -423,9 +444,9 @@ mod tests {
     #[test]
     fn programs_and_hosts_are_checked() {
         let set = effective(r#"{"shell": [{"cmd": "git", "args": ["log"]}], "net": {"hosts": ["a.com"]}}"#);
-        let program = |argv: &[&str]| CallNeeds {
-            shell: Some(ShellNeed::Program { argv: argv.iter().map(|word| HostPath::from(*word)).collect() }),
-            ..CallNeeds::default()
+        let program = |argv: &[&str]| {
+            let argv = argv.iter().map(|word| HostPath::from(*word)).collect();
+            Effects::of(Effect::Runs(ProgramRun::program(argv, "/w".into())))
         };
         assert!(set.check(&program(&["git", "log"])).is_ok());
         let denial = set.check(&program(&["git", "push"])).unwrap_err();
@@ -434,12 +455,12 @@ mod tests {
         assert_eq!((denial.remedy.as_deref(), denial.typed.as_deref()), (Some(with), None), "no flag names arguments");
         let denial = set.check(&program(&["make", "all"])).unwrap_err();
         assert_eq!(denial.remedy_to_type().unwrap(), "add [[requires.shell]] with cmd = \"make\", or pass --exec make");
-        let line =
-            CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+        let line = Effects::of(Effect::Runs(ProgramRun::shell("true", "/run/s1".into())));
         assert!(set.check(&line).is_ok());
         assert!(effective("{}").check(&line).is_err(), "without `shell`, nothing starts");
-        let host =
-            |host: &str, port| CallNeeds { hosts: vec![HostNeed { host: host.into(), port }], ..CallNeeds::default() };
+        let outside = set.check(&Effects::of(Effect::Runs(ProgramRun::shell("true", "/etc".into())))).unwrap_err();
+        assert_eq!(outside.asked, "fs.read /etc", "A10: not a directory to start in");
+        let host = |host: &str, port| Effects::of(Effect::Connects(HostConnection::new(host, port)));
         assert!(set.check(&host("A.com.", 443)).is_ok());
         assert!(set.check(&host("a.com\0.evil", 443)).unwrap_err().remedy.is_none(), "B10");
         let denial = set.check(&host("b.com", 8080)).unwrap_err();
@@ -465,25 +486,25 @@ mod tests {
             let json = serde_json::json!({"fs": {"read": read, "write": write}, "shell": [{"cmd": "*"}]});
             let set = effective(&json.to_string());
             let paths = |paths: Vec<&str>| paths.into_iter().map(HostPath::from).collect::<Vec<_>>();
-            let needs = CallNeeds {
-                read: paths(asked_read),
-                read_below: paths(asked_below),
-                write: paths(asked_write),
-                shell: shell.then(|| ShellNeed::CommandLine { line: "true".to_owned() }),
-                ..CallNeeds::default()
-            };
+            let (asked_read, asked_below, asked_write) = (paths(asked_read), paths(asked_below), paths(asked_write));
+            let effects = asked_read.iter().cloned().fold(Effects::default(), Effects::showing);
+            let effects = asked_write.iter().cloned().fold(effects, Effects::writing);
+            let below = |effects: Effects, path: &HostPath| effects.and(Effect::Shows(FileScope::Tree(path.clone())));
+            let effects = asked_below.iter().fold(effects, below);
+            let line = shell.then(|| Effect::Runs(ProgramRun::shell("true", "/run/s1".into())));
+            let effects = line.into_iter().fold(effects, Effects::and);
             let granted = |scope: &Scope<PathRegion>, path: &HostPath| scope.iter().any(|(region, _)| region.matches(path));
-            if let Ok(grant) = set.check(&needs) {
+            if let Ok(grant) = set.check(&effects) {
                 for path in PATHS.map(HostPath::from) {
                     prop_assert!(!granted(grant.read(), &path) || set.allows_read(&path), "{path}");
                     prop_assert!(!granted(grant.write(), &path) || set.allows_write(&path), "{path}");
                 }
-                prop_assert!(needs.read.iter().all(|path| granted(grant.read(), path)));
-                prop_assert!(needs.write.iter().all(|path| granted(grant.write(), path)));
+                prop_assert!(asked_read.iter().all(|path| granted(grant.read(), path)));
+                prop_assert!(asked_write.iter().all(|path| granted(grant.write(), path)));
             } else {
-                let fine = needs.read.iter().all(|path| set.allows_read(path))
-                    && needs.write.iter().all(|path| set.allows_write(path));
-                prop_assert!(!fine || !needs.read_below.is_empty());
+                let fine = asked_read.iter().all(|path| set.allows_read(path))
+                    && asked_write.iter().all(|path| set.allows_write(path));
+                prop_assert!(!fine || !asked_below.is_empty());
             }
         }
     }

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use callgate_policy::need::CallNeeds;
+//! use callgate_policy::effect::Effects;
 //! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
 //! use callgate_policy::limit::Bounds;
 //! use callgate_policy::manifest::{Format, Manifest};
@@ -54,7 +54,7 @@
 //! assert!(session.network.is_none(), "no host was granted");
 //!
 //! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
-//! let grant = effective.check(&CallNeeds { read: vec![path.clone()], ..CallNeeds::default() }).map_err(|d| d.reason)?;
+//! let grant = effective.check(&Effects::default().showing(path.clone())).map_err(|d| d.reason)?;
 //! let work = CallWork::Tool { name: "read".into(), paths: vec![path.clone()], limit: 200 * 1024 };
 //! let spec = compile::CallSpec { work, bounds, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
@@ -70,6 +70,7 @@ pub mod call_grant;
 pub mod ceiling;
 pub mod databases;
 pub mod document;
+pub mod effect;
 pub mod effective;
 pub mod envelope;
 mod explain;
@@ -77,7 +78,6 @@ pub mod failure;
 pub mod limit;
 pub mod manifest;
 pub mod mode;
-pub mod need;
 pub mod path;
 pub mod pattern;
 pub mod plan;

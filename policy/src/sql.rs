@@ -5,8 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::HostPath;
-
 /// The longest statement, bytes: rules and people see all of it.
 pub const SQL_MAX: usize = 16 * 1024;
 
@@ -55,25 +53,4 @@ pub struct Statement {
     pub verb: String,
     /// All of it, with one blank between two words and with its keywords in capitals. What is in quotes is there to the byte.
     pub text: String,
-}
-
-/// The need of a call that has a database do something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqlNeed {
-    /// Which kind of database.
-    pub dialect: Dialect,
-    /// The name that its configuration gives the database.
-    pub database: String,
-    /// Statement to run.
-    pub statement: Statement,
-    /// The file that is made of its rows.
-    pub output: Option<HostPath>,
-}
-
-impl SqlNeed {
-    /// True if it changes something.
-    #[must_use]
-    pub fn changes(&self) -> bool {
-        self.statement.kind != SqlKind::Reads
-    }
 }

@@ -78,7 +78,8 @@ pub use confine::{
 pub use credentials::CredentialError;
 pub use error::CallError;
 pub use gate::{
-    Answer, Approver, Asked, AskedBy, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
+    Answer, Approver, Asked, AskedBy, Preview, Question, ShownEffect, WatchdogProgram, WatchdogProgramError,
+    interaction_required,
 };
 pub use host::{HostError, HostSupport, close_process, user_settings};
 pub use inquiry::{Choice, Inquired, Inquiry, Query, Reply, Unanswered};

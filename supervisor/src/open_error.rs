@@ -37,6 +37,14 @@ pub enum OpenError {
         /// Names that there are.
         known: String,
     },
+    /// A rule that no call of the session can ever match.
+    #[error("{place}: this rule can never match: {what}")]
+    NeverMatches {
+        /// Where the rule stands.
+        place: String,
+        /// The name that there is not, and names that there are.
+        what: String,
+    },
     /// Approvals cannot be kept for a project whose manifest nobody trusts (S1-18).
     #[error("`approvals = \"project\"` of {file}: approvals are kept only for a project whose own manifest is trusted")]
     NotTrusted {

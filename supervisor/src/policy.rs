@@ -5,7 +5,7 @@
 
 /// The key under which a person's answer is kept, and for how long.
 pub mod approval {
-    pub use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy, KeyScope};
+    pub use callgate_policy::approval::{Approval, ApprovalScope, Approvals, EffectKey, GrantedBy, Wider};
 }
 
 /// Ceiling: what a manifest or a host allows at most.
@@ -59,9 +59,12 @@ pub mod mode {
     pub use callgate_policy::mode::{Headless, Mode};
 }
 
-/// Needs of a call: paths, hosts, programs.
-pub mod need {
-    pub use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
+/// Effects of a call: what it shows, changes, starts and reaches.
+pub mod effect {
+    pub use callgate_policy::effect::{
+        DatabaseQuery, Effect, EffectKind, EffectKinds, Effects, FileScope, HostConnection, ProgramRun, ServedRequest,
+        WriteKind,
+    };
 }
 
 /// Paths of the host, absolute and resolved.
@@ -118,7 +121,7 @@ pub mod skill {
 
 /// A statement for a database, and what it does.
 pub mod sql {
-    pub use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, SqlNeed, Statement};
+    pub use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, Statement};
 }
 
 /// The steps of confinement.

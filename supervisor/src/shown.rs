@@ -6,14 +6,11 @@
 
 use std::fmt::Write as _;
 
-use callgate_policy::path::HostPath;
-use serde_json::Value;
+use callgate_policy::effect::EffectKind;
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::{Query, Question};
+use crate::{Query, Question, ShownEffect};
 
-/// The tool that starts subagents; nothing else has its name.
-const TASK: &str = "task";
 /// Before every line of text that is not callgate's own.
 const MARGIN: &str = "  | ";
 /// Most lines of one text.
@@ -37,67 +34,28 @@ pub fn question(question: &Question, columns: usize) -> String {
             format!("callgate: the subagent `{}` asks to run the tool `{}`", escaped(agent), escaped(&question.tool))
         }
     });
-    match line_of_a_shell(question) {
-        Some(line) => {
-            shown.own("the command:");
-            shown.foreign(line);
-            match question.arguments.get("working_dir") {
-                None => {}
-                Some(dir) => {
-                    shown.own("in the directory:");
-                    // One that is not UTF-8 is an object.
-                    let path = serde_json::from_value::<HostPath>(dir.clone())
-                        .ok()
-                        .filter(|_| !dir.is_string())
-                        .map(|path| path.to_string());
-                    shown.foreign(path.as_deref().or(dir.as_str()).unwrap_or_default());
-                }
-            }
-            match &question.commands {
-                Some(commands) if commands.len() > 1 => shown.items("which is:", commands),
-                Some(_) => {}
-                None => shown.own("which could not be taken apart before it runs"),
-            }
-            shown.items("run by:", question.argv.get(..1).unwrap_or_default());
-        }
-        None if question.tool == TASK => {
-            let argument = |name: &str| question.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
-            shown.own("the subagent:");
-            shown.foreign(argument("subagent_type"));
-            shown.own("is given the prompt:");
-            shown.foreign(argument("prompt"));
-            let rest = question.arguments.as_object().into_iter().flatten();
-            for (name, value) in rest.filter(|(name, _)| !matches!(name.as_str(), "subagent_type" | "prompt")) {
-                shown.own("with:");
-                shown.foreign(&format!("{name} = {value}"));
-            }
-            shown.items("run by:", &question.argv);
-        }
-        // Any other program is given them all.
-        None => {
-            shown.own("with the arguments:");
-            shown.foreign(&question.arguments.to_string());
-            shown.items("run by:", &question.argv);
-        }
+    shown.effects(&question.effects);
+    // What the effects do not say: the content of a file, for how long.
+    if !says_all(question) {
+        shown.own("with the arguments:");
+        shown.foreign(&question.arguments.to_string());
     }
     shown.items("it could:", &question.reach);
-    shown.items("it changes:", &question.writes);
-    shown.items("it reads:", &question.reads);
-    shown.items("it connects to:", &question.hosts);
     shown.items("callgate adds your credentials:", &question.credentials);
     shown.items("asked because:", &question.why);
-    let whatever = if question.tool == TASK { ", whatever the prompt" } else { "" };
-    shown.own(&format!("\"always\" would be kept for this {}{whatever}, for:", question.kept_for.name()));
-    shown.foreign(&question.key.to_string());
+    shown.own(&format!("\"always\" allows exactly this, for this {}", question.kept_for.name()));
+    if let Some(wider) = &question.wider {
+        shown.own("\"wider\" allows besides:");
+        shown.foreign(wider);
+    }
     shown.text
 }
 
-/// The argument `command`, if it is the line that a shell is given: of another program it says what a model has put there.
-fn line_of_a_shell(question: &Question) -> Option<&str> {
-    let is_bash = question.tool == "bash" && question.argv.first().is_some_and(|program| program == "/bin/bash");
-    let line = question.arguments.get("command").filter(|_| is_bash)?.as_str()?;
-    let told = HostPath::from(line).to_string();
-    question.argv.windows(2).any(|two| two[0] == "-c" && two[1] == told).then_some(line)
+/// True if the effects of a call say everything that its arguments do.
+fn says_all(question: &Question) -> bool {
+    let says = [EffectKind::Runs, EffectKind::Serves, EffectKind::Delegates];
+    let mut own = question.effects.iter().filter(|effect| !effect.is_implied).peekable();
+    own.peek().is_some() && own.all(|effect| says.contains(&effect.kind))
 }
 
 /// Most options that are shown.
@@ -140,10 +98,41 @@ impl Shown {
         }
     }
 
-    /// Text of somebody else's, in lines of callgate's own making: no terminal has to break one.
-    fn foreign(&mut self, text: &str) {
+    /// All effects, whole: what a person says yes to is what they have seen.
+    fn effects(&mut self, effects: &[ShownEffect]) {
+        for (is_implied, title) in [(false, "it would:"), (true, "by this:")] {
+            let mut effects = effects.iter().filter(|effect| effect.is_implied == is_implied).peekable();
+            if effects.peek().is_some() {
+                self.own(title);
+            }
+            for effect in effects {
+                self.whole(&effect.text);
+                match &effect.parts {
+                    Some(parts) if parts.len() > 1 => {
+                        self.own("which is:");
+                        parts.iter().for_each(|part| self.whole(part));
+                    }
+                    Some(_) => {}
+                    None => self.own("which could not be taken apart before it runs"),
+                }
+            }
+        }
+    }
+
+    /// Text of somebody else's, none of it left out.
+    fn whole(&mut self, text: &str) {
+        self.lines_of(text).iter().for_each(|line| self.line(line));
+    }
+
+    /// A text in lines of callgate's own making: no terminal has to break one.
+    fn lines_of(&self, text: &str) -> Vec<String> {
         let room = self.columns - MARGIN.len() - 1;
-        let lines: Vec<String> = text.split('\n').flat_map(|line| wrapped(&escaped(line), room)).collect();
+        text.split('\n').flat_map(|line| wrapped(&escaped(line), room)).collect()
+    }
+
+    /// Text of somebody else's, of which the middle is left out if it is long.
+    fn foreign(&mut self, text: &str) {
+        let lines = self.lines_of(text);
         if lines.len() <= LINES {
             lines.iter().for_each(|line| self.line(line));
             return;
@@ -254,18 +243,17 @@ pub fn stands_for_itself(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
-    use callgate_policy::approval::{ApprovalKey, KeyScope};
+    use callgate_policy::effect::{Effect, ProgramRun, ServedRequest, WriteKind};
     use serde_json::json;
 
     use super::*;
 
     fn of(command: &str) -> Question {
-        let key = ApprovalKey { text: "git x".into(), scope: KeyScope::Exact, directory: None };
-        let mut question = Question::new("bash", "execute", json!({ "command": command }), key);
+        let mut question = Question::new("bash", "execute", json!({ "command": command }));
         question.session = "ses_1".into();
         question.why = vec!["no rule allows it".into()];
-        question.argv = vec!["/bin/bash".into(), "-c".into(), HostPath::from(command).to_string()];
-        question.commands = Some(vec!["make".into(), "./x".into()]);
+        let runs = ShownEffect::new(&Effect::Runs(ProgramRun::shell(command, "/w".into())));
+        question.effects = vec![ShownEffect { parts: Some(vec!["make".into(), "./x".into()]), ..runs }];
         question.reach = vec!["change /w/**".into()];
         question
     }
@@ -275,12 +263,11 @@ mod tests {
         assert_eq!(
             question(&of("make && ./x"), 80),
             "callgate: the tool `bash` asks to be run\n\
-             the command:\n  | make && ./x\n\
+             it would:\n  | runs in /w:\n  | make && ./x\n\
              which is:\n  | make\n  | ./x\n\
-             run by:\n  | /bin/bash\n\
              it could:\n  | change /w/**\n\
              asked because:\n  | no rule allows it\n\
-             \"always\" would be kept for this session, for:\n  | git x\n"
+             \"always\" allows exactly this, for this session\n"
         );
     }
 
@@ -290,52 +277,57 @@ mod tests {
         let mut asked = of("ls");
         asked.agent = Some("x` asks\u{1b}[2J".into());
         let shown = question(&asked, 80);
-        assert!(
-            shown.starts_with(
-                "callgate: the subagent `x` asks\\u{1b}[2J` asks to run the tool `bash`\nthe command:\n  | ls\n"
-            ),
-            "{shown}"
-        );
+        let wanted = "callgate: the subagent `x` asks\\u{1b}[2J` asks to run the tool `bash`\nit would:\n  | runs in /w:\n  | ls\n";
+        assert!(shown.starts_with(wanted), "{shown}");
     }
 
-    /// E8: a subagent is shown with its prompt, by lines, and with the whole command of the program that runs it.
+    /// E8: a subagent is shown with its task, and with the whole command of the program that runs it.
     #[test]
     fn e8_a_subagent_is_shown_with_its_prompt_and_its_program() {
         let mut asked = of("");
         asked.tool = "task".into();
-        asked.arguments = json!({ "subagent_type": "sh", "prompt": "look\n\u{1b}[2Jrm -rf x", "background": true, "command": "true" });
-        asked.argv = vec!["/bin/bash".into(), "-c".into(), String::new()];
-        asked.commands = None;
-        asked.key = ApprovalKey { text: "sh: /bin/bash -c ''".into(), scope: KeyScope::Exact, directory: None };
+        let task = "look\n\u{1b}[2Jrm -rf x".to_owned();
+        let delegates = ShownEffect::new(&Effect::Delegates { agent: "sh".into(), task });
+        let runner = vec!["/bin/bash".into(), "-c".into(), "".into()];
+        let runs = ShownEffect::new(&Effect::Runs(ProgramRun::program(runner, "/w".into())));
+        asked.effects = vec![delegates, ShownEffect { is_implied: true, ..runs }];
+        asked.wider = Some("every call like it: sh".into());
         assert_eq!(
             question(&asked, 80),
             "callgate: the tool `task` asks to be run\n\
-             the subagent:\n  | sh\n\
-             is given the prompt:\n  | look\n  | \\u{1b}[2Jrm -rf x\n\
-             with:\n  | background = true\n\
-             with:\n  | command = \"true\"\n\
-             run by:\n  | /bin/bash\n  | -c\n  | \n\
+             it would:\n  | has the agent sh work:\n  | look\n  | \\u{1b}[2Jrm -rf x\n\
+             by this:\n  | runs in /w:\n  | /bin/bash -c \"\"\n\
              it could:\n  | change /w/**\n\
              asked because:\n  | no rule allows it\n\
-             \"always\" would be kept for this session, whatever the prompt, for:\n  | sh: /bin/bash -c ''\n"
+             \"always\" allows exactly this, for this session\n\
+             \"wider\" allows besides:\n  | every call like it: sh\n"
         );
     }
 
-    /// E8: a program that is no shell is shown with all that it is given, whatever an argument is called.
+    /// E8: what a tool is given is shown with all its arguments, whatever one is called; so is what the effects do not say.
     #[test]
-    fn e8_another_program_is_shown_with_all_its_arguments() {
-        let mut asked = of("true");
-        asked.tool = "deploy".into();
-        asked.arguments = json!({ "command": "true", "target": "production", "working_dir": "/w" });
-        asked.argv = vec!["/t/deploy".into(), "--now".into()];
-        asked.commands = None;
+    fn e8_another_tool_is_shown_with_all_its_arguments() {
+        let arguments = json!({ "command": "true", "target": "production", "working_dir": "/w" });
+        let request = ServedRequest { tool: "deploy".into(), arguments: arguments.clone(), words: None };
+        let mut asked = Question::new("deploy", "execute", arguments);
+        asked.effects = vec![ShownEffect::new(&Effect::Serves(request))];
+        let text = question(&asked, 200);
+        assert!(text.contains("it would:\n  | calls deploy with {"), "{text}");
+        assert!(text.contains("\"target\":\"production\"") && !text.contains("with the arguments:"), "{text}");
+        let mut asked = Question::new("write", "edit", json!({ "path": "a", "content": "secret plan" }));
+        asked.effects = vec![ShownEffect::new(&Effect::Writes { path: "/w/a".into(), how: WriteKind::Write })];
         let text = question(&asked, 80);
-        for part in
-            ["with the arguments:", "\"target\":\"production\"", "run by:\n  | /t/deploy\n  | --now", "it could:"]
-        {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert!(!text.contains("the command:") && !text.contains("taken apart"), "{text}");
+        assert!(text.contains("it would:\n  | writes /w/a\n") && text.contains("secret plan"), "{text}");
+    }
+
+    /// E8: no effect is left out, and of none the middle.
+    #[test]
+    fn e8_no_effect_is_left_out() {
+        let commands: Vec<String> = (0..200).map(|number| format!("true {number}")).collect();
+        let mut asked = of(&commands.join("; "));
+        asked.effects[0].parts = Some(commands.clone());
+        let text = question(&asked, 80);
+        assert!(commands.iter().all(|command| text.contains(&format!("  | {command}\n"))), "{text}");
     }
 
     /// The parts that forgeries are made of: each alone is harmless to a careful eye, together they are not to a careless program.
@@ -390,10 +382,9 @@ mod tests {
                     let width: usize = line.chars().map(|c| c.width_cjk().unwrap()).sum();
                     assert!(width < columns.max(NARROWEST), "{line:?} in {columns}");
                 } else {
-                    assert!(own.contains(&line) || line.starts_with("  ... and "), "{line:?}");
+                    assert!(own.contains(&line) || line.starts_with("  ... and ") || line == "which is:", "{line:?}");
                 }
             }
-            assert!(shown.lines().count() < 40, "a flood");
         }
     }
 
@@ -442,15 +433,17 @@ mod tests {
     #[test]
     fn the_end_of_a_long_text_is_shown() {
         let statement = format!("WITH note AS (SELECT '{}') DELETE FROM item", "harmless words ".repeat(60));
-        let mut asked = of("");
-        (asked.tool, asked.arguments) = ("postgres".to_owned(), json!({ "sql": statement }));
+        let mut asked = Question::new("write", "edit", json!({ "content": statement }));
+        asked.effects = vec![ShownEffect::new(&Effect::Writes { path: "/w/a".into(), how: WriteKind::Write })];
         assert!(question(&asked, 80).contains("DELETE FROM item"), "{}", question(&asked, 80));
     }
 
     /// A flood is cut, and said to be; what is asked about stays on the screen.
     #[test]
     fn a_flood_is_cut() {
-        let shown = question(&of(&"true\n".repeat(100_000)), 80);
+        let mut asked = of("ls");
+        asked.why = vec!["true\n".repeat(100_000)];
+        let shown = question(&asked, 80);
         assert!(shown.contains("  ... and 99993 more lines, of 500000 bytes in all; its last are:\n"), "{shown}");
         assert!(shown.lines().count() < 24, "it fits on a screen");
     }

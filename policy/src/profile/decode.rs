@@ -186,7 +186,7 @@ fn tool(node: Node) -> Result<String, Fault> {
     let span = node.span.clone();
     let name = name(node)?;
     match Permission::parse(&name) {
-        Ok(Permission::Tool(_)) => Ok(name),
+        Ok(Permission::Tool(_) | Permission::Effect { .. }) => Ok(name),
         Ok(_) | Err(_) => Err(Fault::new(span, format!("{name:?} is not the name of a tool"))),
     }
 }

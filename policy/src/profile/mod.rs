@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::document::ManifestError;
 use crate::document::error::Fault;
+use crate::effect::{Effect, EffectKind, EffectKinds, Effects, WriteKind};
 use crate::mode::Mode;
 use crate::path::{HostPath, normalize};
 use crate::rules::Rule;
@@ -260,12 +261,12 @@ impl Profile {
         creates || subject.changes_nothing() || self.file_write == FileWrite::Full
     }
 
-    /// Subjects that nobody is asked about unless a rule says so, because they change nothing (C-8).
+    /// Kinds of effects that nobody is asked about unless a rule says so, because they change nothing (C-8).
     #[must_use]
-    pub fn silent(&self) -> Vec<Subject> {
-        let shell = (self.shell == Shell::Restricted).then_some(Subject::Execute);
-        let silent = [Subject::Read, Subject::Search, Subject::Think, Subject::Ask, Subject::Note];
-        silent.into_iter().chain(shell).collect()
+    pub fn silent(&self) -> EffectKinds {
+        let looks = [EffectKind::Shows, EffectKind::Lists, EffectKind::Asks, EffectKind::Notes];
+        let shell = EffectKinds::of(if self.shell == Shell::Restricted { &[EffectKind::Runs] } else { &[] });
+        EffectKinds::of(&looks).with(shell)
     }
 
     /// True if a shell is for commands that only read (S4-9, C-23).
@@ -287,17 +288,23 @@ impl Profile {
         self.restricts_the_shell() || self.approval.iter().any(phrase)
     }
 
-    /// The look at each call of a tool that changes files, besides that only some are offered (X4-4): why it may not.
+    /// Reason why a call may not write what it writes itself, besides that only some tools are offered (X4-4).
     #[must_use]
-    pub fn refuses(&self, subject: Subject, writes: &[HostPath]) -> Option<String> {
-        let first = writes.first()?;
+    pub fn refuses(&self, effects: &Effects) -> Option<String> {
+        let writes = || {
+            effects
+                .own
+                .iter()
+                .filter_map(|effect| if let Effect::Writes { path, how } = effect { Some((path, *how)) } else { None })
+        };
+        let (first, _) = writes().next()?;
         match self.file_write {
             FileWrite::Full => None,
             FileWrite::Off => Some(format!("the profile `{}` lets no tool write {first}", self.name)),
-            FileWrite::CreateOnly if !matches!(subject, Subject::Create | Subject::Query) => {
+            FileWrite::CreateOnly if writes().any(|(_, how)| how != WriteKind::Create) => {
                 Some(format!("the profile `{}` lets new files be made, and none be changed", self.name))
             }
-            FileWrite::CreateOnly => writes.iter().find(|path| is_sensitive(path)).map(|path| {
+            FileWrite::CreateOnly => writes().find(|(path, _)| is_sensitive(path)).map(|(path, _)| {
                 format!("the profile `{}` lets no file be made in a sensitive place, such as {path}", self.name)
             }),
         }

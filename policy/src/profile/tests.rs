@@ -2,14 +2,31 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
-use crate::rules::{
-    Action, Capability, CommandPart, DecidedBy, Decision, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart,
-};
+use crate::effect::EffectKind;
+use crate::rules::testing::{call, judge, runs};
+use crate::rules::{Act, Action, CommandPart, DecidedBy, Decision, RuleScope, RuleSet, RuleSource};
 use crate::variable::Variables;
 
 /// Subject of a tool; one that nobody knows may do anything.
-fn about(tool: &str) -> Subject {
+fn subject(tool: &str) -> Subject {
     Subject::of_locked(tool).unwrap_or_default()
+}
+
+/// Kind of a tool's effect; one that nobody knows has somebody do something.
+fn about(tool: &str) -> EffectKind {
+    match tool {
+        "read" | "grep" => EffectKind::Shows,
+        "glob" => EffectKind::Lists,
+        "write" | "edit" => EffectKind::Writes,
+        "bash" => EffectKind::Runs,
+        "web_fetch" => EffectKind::Connects,
+        "web_search" => EffectKind::Searches,
+        "task" => EffectKind::Delegates,
+        "sqlite" | "postgres" | "mysql" | "oracle" | "vertica" => EffectKind::Queries,
+        "todo" | "skill" | "tool_search" => EffectKind::Notes,
+        "question" => EffectKind::Asks,
+        _ => EffectKind::Serves,
+    }
 }
 
 fn parse(text: &str) -> Profile {
@@ -42,25 +59,21 @@ fn rules(profile: &Profile) -> RuleSet {
 }
 
 fn command(profile: &Profile, text: &str) -> Decision {
-    let part = CommandPart::of_text(text);
-    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
-    rules(profile).judge(&RuledCall {
-        tool: "bash",
-        subject: Subject::Execute,
-        key: text,
-        named,
-        ..RuledCall::default()
-    })
+    judge(&rules(profile), &runs("bash", vec![Act::Command(CommandPart::of_text(text))]))
 }
 
 fn tool(profile: &Profile, tool: &str) -> Decision {
-    rules(profile).judge(&RuledCall { tool, subject: about(tool), key: "x", ..RuledCall::default() })
+    judge(&rules(profile), &call(tool, about(tool), vec![Act::Nothing]))
 }
 
 fn place(decision: &Decision) -> String {
     match &decision.by {
         DecidedBy::Rule(told) => told.source.place.clone(),
-        DecidedBy::Mode { .. } | DecidedBy::Profile | DecidedBy::Tool | DecidedBy::Default => "no rule".to_owned(),
+        DecidedBy::Mode { .. }
+        | DecidedBy::Approval { .. }
+        | DecidedBy::Profile
+        | DecidedBy::Tool
+        | DecidedBy::Default => "no rule".to_owned(),
     }
 }
 
@@ -160,9 +173,9 @@ fn x4_1_s4_s_own_files_are_read() {
     assert_eq!((profile.shell, profile.file_write), (Shell::Restricted, FileWrite::Off));
     assert!(
         !profile.may_write()
-            && !profile.offers(about("write"))
-            && !profile.offers(about("edit"))
-            && profile.offers(about("bash"))
+            && !profile.offers(subject("write"))
+            && !profile.offers(subject("edit"))
+            && profile.offers(subject("bash"))
     );
     let bash_only = parse(
         "profile: developer-bash-only\nshell:\n  mode: unrestricted\nfile_write:\n  mode: off\ndatabase:\n  mode: \
@@ -170,7 +183,7 @@ fn x4_1_s4_s_own_files_are_read() {
     );
     let offered: Vec<&str> = ["read", "write", "edit", "glob", "grep", "bash", "other"]
         .into_iter()
-        .filter(|t| bash_only.offers(about(t)))
+        .filter(|t| bash_only.offers(subject(t)))
         .collect();
     assert_eq!(offered, ["bash"]);
     assert!(bash_only.may_write(), "what an unrestricted shell is for");
@@ -180,7 +193,7 @@ fn x4_1_s4_s_own_files_are_read() {
         "profile: unrestricted\nshell:\n  mode: unrestricted\nfile_write:\n  mode: full\ndatabase:\n  mode: \
          mutations\napproval:\n  mode: none\nshell_timeout: 300\nshell_working_dir: /app\n",
     );
-    assert!(unrestricted.offers(about("edit")) && unrestricted.offers(about("anything")));
+    assert!(unrestricted.offers(subject("edit")) && unrestricted.offers(subject("anything")));
     let said = unrestricted.working_dir(&["/w".into()]).unwrap_err().to_string();
     assert_eq!(said, "p.yaml:11: shell_working_dir /app is not in the workspace /w");
     assert_eq!(unrestricted.working_dir(&["/app".into()]), Ok(Some("/app".into())));
@@ -194,9 +207,9 @@ fn x4_1_s4_s_own_files_are_read() {
 fn s4_13_which_tools_change_files() {
     for (mode, write, edit) in [("off", false, false), ("create-only", true, false), ("full", true, true)] {
         let profile = parse(&format!("file_write:\n  mode: {mode}\n"));
-        assert_eq!((profile.offers(about("write")), profile.offers(about("edit"))), (write, edit), "{mode}");
+        assert_eq!((profile.offers(subject("write")), profile.offers(subject("edit"))), (write, edit), "{mode}");
         for reads in ["read", "glob", "grep"] {
-            assert!(profile.offers(about(reads)), "{mode}");
+            assert!(profile.offers(subject(reads)), "{mode}");
         }
     }
 }
@@ -205,14 +218,17 @@ fn s4_13_which_tools_change_files() {
 #[test]
 fn x4_4_a_profile_refuses_besides_not_offering() {
     let profile = |mode| parse(&format!("file_write: {mode}\n"));
-    let new = [HostPath::from("/w/new")];
-    for tool in ["write", "edit"] {
-        assert!(profile("off").refuses(about(tool), &new).unwrap().contains("lets no tool write /w/new"));
-        assert_eq!(profile("full").refuses(about(tool), &new), None);
-        assert_eq!(profile("off").refuses(about(tool), &[]), None, "it writes nothing");
+    for how in [WriteKind::Create, WriteKind::Write, WriteKind::Replace] {
+        let writes = writes("/w/new", how);
+        assert!(profile("off").refuses(&writes).unwrap().contains("lets no tool write /w/new"));
+        assert_eq!(profile("full").refuses(&writes), None);
+        assert_eq!(profile("create-only").refuses(&writes).is_none(), how == WriteKind::Create);
     }
-    assert!(profile("create-only").refuses(about("edit"), &new).is_some());
-    assert_eq!(profile("create-only").refuses(about("write"), &new), None);
+    assert_eq!(profile("off").refuses(&Effects::default()), None, "it writes nothing");
+}
+
+fn writes(path: &str, how: WriteKind) -> Effects {
+    Effects::of(Effect::Writes { path: path.into(), how })
 }
 
 /// S4-14, X4-13: no sensitive place, however the letters are written; what only looks like one is none.
@@ -236,10 +252,10 @@ fn s4_14_sensitive_places_are_closed_to_new_files() {
         "/w/.bash_profile",
         "/etc",
     ] {
-        assert!(profile.refuses(about("write"), &[path.into()]).unwrap().contains(path), "{path}");
+        assert!(profile.refuses(&writes(path, WriteKind::Create)).unwrap().contains(path), "{path}");
     }
     for path in ["/w/bashrc", "/w/x.bashrc", "/w/ssh/x", "/w/etc/x", "/etcetera/x", "/w/usr/x", "/w/.configs"] {
-        assert_eq!(profile.refuses(about("write"), &[path.into()]), None, "{path}");
+        assert_eq!(profile.refuses(&writes(path, WriteKind::Create)), None, "{path}");
     }
 }
 
@@ -267,7 +283,8 @@ fn x4_3_approval_modes_are_rules() {
     let granular = profile("  mode: granular\n  required_tools:\n    - read\n    - write\n");
     assert_eq!((tool(&granular, "read").action, place(&tool(&granular, "read")).as_str()), (Action::Ask, "p.yaml:5"));
     assert_eq!((tool(&granular, "write").action, place(&tool(&granular, "write")).as_str()), (Action::Ask, "p.yaml:6"));
-    for name in ["edit", "glob"] {
+    assert_eq!(tool(&granular, "edit").action, Action::Ask, "it writes files as well");
+    for name in ["bash", "glob"] {
         assert_eq!(tool(&granular, name).action, Action::Allow, "{name}");
     }
     assert_eq!(command(&granular, "rm -rf x").action, Action::Allow, "no pattern is said");
@@ -316,13 +333,8 @@ fn x4_3_dangerous_texts_are_asked_about() {
     assert!(across(bomb, &[":", ":"]), "no command of it has the text");
     assert!(!across("rm -rf x", &["rm -rf x"]), "its command has it");
     assert!(!across("ls; ls", &["ls", "ls"]));
-    let unknown = RuledCall {
-        tool: "bash",
-        subject: Subject::Execute,
-        named: vec![(Capability::ShellRun, RuledPart::UnknownCommand)],
-        ..RuledCall::default()
-    };
-    assert_eq!(rules.judge(&unknown).action, Action::Ask, "what cannot be taken apart slips past nothing");
+    let unknown = runs("bash", vec![Act::UnknownCommand]);
+    assert_eq!(judge(&rules, &unknown).action, Action::Ask, "what cannot be taken apart slips past nothing");
 }
 
 /// X4-2: every mistake is told at its line, with the key or the value that is one.

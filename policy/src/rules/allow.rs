@@ -1,15 +1,19 @@
 //! Calls that the mode `allowlist` allows (C-4).
 
 use std::fmt;
+use std::path::Path;
 
-use super::commands::CommandPart;
+use super::act::Act;
 use super::pattern::Wildcard;
+use crate::effect::ServedRequest;
+use crate::path::HostPath;
 
 /// An entry of `allowlist`: a tool's name, or `name:keys` with a pattern for the key of an approval (C-4, X1-8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowEntry {
     tool: String,
     keys: Option<Wildcard>,
+    root: Option<HostPath>,
 }
 
 impl AllowEntry {
@@ -19,8 +23,8 @@ impl AllowEntry {
         let colons = if text.starts_with("mcp:") { 2 } else { 0 };
         let mut at = text.match_indices(':').skip(colons).map(|(at, _)| at);
         match at.next() {
-            Some(at) => Self { tool: text[..at].to_owned(), keys: Some(Wildcard::new(&text[at + 1..])) },
-            None => Self { tool: text.to_owned(), keys: None },
+            Some(at) => Self { tool: text[..at].to_owned(), keys: Some(Wildcard::new(&text[at + 1..])), root: None },
+            None => Self { tool: text.to_owned(), keys: None, root: None },
         }
     }
 
@@ -36,17 +40,39 @@ impl AllowEntry {
         self.keys.is_some()
     }
 
-    /// True if it allows a call.
+    /// True if it allows an act of a tool's call. A command is compared as a rule compares it; of files the directory, of hosts the name,
+    /// of anything else its text (X1-7).
     #[must_use]
-    pub fn matches(&self, tool: &str, key: &str) -> bool {
-        self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.matches(key))
+    pub fn covers(&self, tool: &str, act: &Act<'_>) -> bool {
+        let Some(keys) = self.keys.as_ref().filter(|_| self.tool == tool) else { return self.tool == tool };
+        match act {
+            Act::Command(command) => keys.covers(command),
+            Act::File(path) => self.covers_directory(keys, path.as_path().parent()),
+            Act::Tree(path) => self.covers_directory(keys, Some(path.as_path())),
+            Act::Host(host, _) => keys.matches(host),
+            Act::Agent(agent, _) => keys.matches(agent),
+            Act::Request(ServedRequest { words: Some(words), .. }) => keys.matches(words),
+            Act::Request(ServedRequest { arguments, .. }) => keys.matches(&arguments.to_string()),
+            Act::Nothing | Act::Input(_) | Act::UnknownCommand | Act::WholeLine | Act::Anything => false,
+        }
     }
 
-    /// True if it allows a command, as a rule would.
-    #[doc(hidden)]
+    /// A directory is named from the root of the workspace, which is `.`, or by its absolute path.
+    fn covers_directory(&self, keys: &Wildcard, directory: Option<&Path>) -> bool {
+        let Some(directory) = directory else { return false };
+        let below = self.root.as_ref().and_then(|root| directory.strip_prefix(root.as_path()).ok());
+        match below.unwrap_or(directory).to_str() {
+            Some("") => keys.matches("."),
+            Some(directory) => keys.matches(directory),
+            // A name that is not UTF-8 has no text that could not be another's.
+            None => false,
+        }
+    }
+
+    /// This entry, for a workspace with this root.
     #[must_use]
-    pub fn covers(&self, tool: &str, command: &CommandPart) -> bool {
-        self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.covers(command))
+    pub fn within(self, root: HostPath) -> Self {
+        Self { root: Some(root), ..self }
     }
 }
 
@@ -60,16 +86,24 @@ impl fmt::Display for AllowEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::CommandPart;
 
     /// C-4: both forms that the same page has.
     #[test]
     fn an_entry_is_a_name_or_a_name_with_keys() {
-        assert!(AllowEntry::parse("read").matches("read", "any"));
-        assert!(!AllowEntry::parse("read").matches("reader", "any"));
-        let git = AllowEntry::parse("bash:git *");
-        assert!(git.matches("bash", "git log") && !git.matches("bash", "rm x") && !git.matches("read", "git log"));
-        let issue = AllowEntry::parse("mcp:hub:issue:42");
-        assert!(issue.matches("mcp:hub:issue", "42") && !issue.matches("mcp:hub:issue", "43"));
-        assert!(AllowEntry::parse("mcp:hub:issue").matches("mcp:hub:issue", "43"));
+        let covers =
+            |entry: &str, tool: &str, act: &Act<'_>| AllowEntry::parse(entry).within("/w".into()).covers(tool, act);
+        let command = |text: &str| Act::Command(CommandPart::of_text(text));
+        let (file, below) = (HostPath::from("/w/x"), HostPath::from("/w/src/x"));
+        assert!(covers("read", "read", &Act::File(&file)) && !covers("read", "reader", &Act::File(&file)));
+        assert!(covers("bash:git *", "bash", &command("git log")) && !covers("bash:git *", "bash", &command("rm x")));
+        assert!(!covers("bash:git *", "read", &command("git log")));
+        assert!(covers("write:.", "write", &Act::File(&file)) && !covers("write:.", "write", &Act::File(&below)));
+        assert!(covers("write:src*", "write", &Act::File(&below)) && !covers("write:src*", "write", &Act::File(&file)));
+        assert!(covers("web_fetch:a.com", "web_fetch", &Act::Host("a.com", 443)));
+        let request = |value: u32| ServedRequest { tool: String::new(), arguments: value.into(), words: None };
+        let covers_issue = |entry: &str, number| covers(entry, "mcp:hub:issue", &Act::Request(&request(number)));
+        assert!(covers_issue("mcp:hub:issue:42", 42) && !covers_issue("mcp:hub:issue:42", 43));
+        assert!(covers_issue("mcp:hub:issue", 43));
     }
 }

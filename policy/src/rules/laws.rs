@@ -6,6 +6,7 @@ use std::error::Error as _;
 
 use proptest::prelude::*;
 
+use super::testing::{call, judge, runs};
 use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::path::HostPath;
@@ -162,12 +163,8 @@ proptest! {
             !rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'))
         }).collect();
         let part = CommandPart::of_text(command);
-        let call = RuledCall {
-            tool: "bash",
-            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
-            ..RuledCall::default()
-        };
-        let decision = set(&rules).unwrap().judge(&call);
+        let call = runs("bash", vec![Act::Command(part.clone())]);
+        let decision = judge(&set(&rules).unwrap(), &call);
         let mut matching: Vec<_> = rules
             .iter()
             .cloned()
@@ -199,27 +196,23 @@ proptest! {
         let pattern = PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned);
         let deny = Rule { pattern, ..Rule::new("bash", Action::Deny) };
         let part = CommandPart::of_text(command);
-        let call = RuledCall {
-            tool: "bash",
-            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
-            ..RuledCall::default()
-        };
+        let call = runs("bash", vec![Act::Command(part.clone())]);
         let mode = if yolo { Mode::Yolo } else { Mode::Ask };
-        let judge = |rules: &[(Rule, RuleScope)]| RuleSet { mode, ..set(rules).unwrap() }.judge(&call).action;
-        let alone = judge(&[(deny.clone(), RuleScope::Manifest)]);
+        let judge_all = |rules: &[(Rule, RuleScope)]| judge(&RuleSet { mode, ..set(rules).unwrap() }, &call).action;
+        let alone = judge_all(&[(deny.clone(), RuleScope::Manifest)]);
         let with: Vec<_> = std::iter::once((deny.clone(), RuleScope::Manifest)).chain(others.clone()).collect();
         if alone == Action::Deny {
-            prop_assert_eq!(judge(&with), Action::Deny);
+            prop_assert_eq!(judge_all(&with), Action::Deny);
         }
         // By whomever the parent was denied it: the child's own rules come after.
         let parent = set(&[(deny, RuleScope::Session)]).unwrap();
-        if parent.judge(&call).action == Action::Deny {
+        if judge(&parent, &call).action == Action::Deny {
             let mut child = parent.inherited();
             let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
             for (rule, scope) in &others {
                 child.add(rule, &RuleSource { scope: *scope, place: "child".to_owned() }, &variables).unwrap();
             }
-            prop_assert_eq!(child.judge(&call).action, Action::Deny);
+            prop_assert_eq!(judge(&child, &call).action, Action::Deny);
         }
     }
 
@@ -227,29 +220,25 @@ proptest! {
     #[test]
     fn order_matters_for_ties_alone(rules in prop::collection::vec(rule(), 0..8), command in prop::sample::select(&COMMANDS[..])) {
         let part = CommandPart::of_text(command);
-        let call = RuledCall {
-            tool: "bash",
-            named: vec![(Capability::ShellRun, RuledPart::Command(&part))],
-            ..RuledCall::default()
-        };
+        let call = runs("bash", vec![Act::Command(part.clone())]);
         let backwards: Vec<_> = rules.iter().rev().cloned().collect();
-        prop_assert_eq!(set(&rules).unwrap().judge(&call).action, set(&backwards).unwrap().judge(&call).action);
+        prop_assert_eq!(judge(&set(&rules).unwrap(), &call).action, judge(&set(&backwards).unwrap(), &call).action);
     }
 
     /// Containment and overlap of command patterns, against all that short holes may stand for.
     #[test]
     fn patterns_cover_and_touch_what_the_oracle_says(pattern in "[ab *]{0,5}", command in "[ab \0]{0,5}") {
-        prop_assume!(pattern != "*" && pattern != "**");
+        prop_assume!(!matches!(&*pattern, "" | "*" | "**"));
         let permission = Permission::parse("bash").unwrap();
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(&pattern), Action::Deny), &variables).unwrap().swap_remove(0);
+        let matcher = Matcher::compile(("", RuleSet::default().kinds_of(&permission)), (Some(&pattern), Action::Deny), &variables).unwrap().swap_remove(0);
         let meanings = meanings(&command);
         let command = CommandPart::of_text(&command);
-        if matcher.applies(Action::Allow, &RuledPart::Command(&command)).is_some() {
+        if matcher.applies(Action::Allow, &Act::Command(command.clone())) {
             prop_assert!(meanings.iter().all(|meaning| is_meant(&pattern, meaning)), "it covers what it does not mean");
         }
         if meanings.iter().any(|meaning| is_meant(&pattern, meaning)) {
-            prop_assert!(matcher.applies(Action::Deny, &RuledPart::Command(&command)).is_some(), "something slips past");
+            prop_assert!(matcher.applies(Action::Deny, &Act::Command(command.clone())), "something slips past");
         }
     }
 
@@ -263,15 +252,15 @@ proptest! {
             ["/w/a", "/w/a/b", "/w/a/c.rs", "/w/d.rs", "/w/b/e", "/x/y", "/x"].map(HostPath::from).to_vec();
         let permission = Permission::parse("fs.read").unwrap();
         let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), (Some(pattern), Action::Deny), &variables).unwrap().swap_remove(0);
-        let means = |path: &HostPath| matcher.applies(Action::Deny, &RuledPart::File(path)).is_some();
+        let matcher = Matcher::compile(("", RuleSet::default().kinds_of(&permission)), (Some(pattern), Action::Deny), &variables).unwrap().swap_remove(0);
+        let means = |path: &HostPath| matcher.applies(Action::Deny, &Act::File(path));
         let root = HostPath::from(tree);
         let mut beneath = files.iter().filter(|file| file.as_path().starts_with(tree));
-        if matcher.applies(Action::Allow, &RuledPart::Tree(&root)).is_some() {
+        if matcher.applies(Action::Allow, &Act::Tree(&root)) {
             prop_assert!(beneath.clone().all(means));
         }
         if beneath.any(means) {
-            prop_assert!(matcher.applies(Action::Deny, &RuledPart::Tree(&root)).is_some());
+            prop_assert!(matcher.applies(Action::Deny, &Act::Tree(&root)));
         }
     }
 }
@@ -287,36 +276,33 @@ fn of_equal_rules_the_newest_is_named() {
     let rule = Rule::new("bash", Action::Deny).pattern("git *");
     let set = set(&vec![(rule, RuleScope::Session); 3]).unwrap();
     let part = CommandPart::of_text("git push");
-    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
-    let DecidedBy::Rule(told) = set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).by else {
-        panic!("a rule decides")
-    };
+    let named = vec![Act::Command(part.clone())];
+    let DecidedBy::Rule(told) = judge(&set, &runs("bash", named)).by else { panic!("a rule decides") };
     assert_eq!(told.source.place, "2");
 }
 
-/// A pattern's meaning depends on what the tool is about, also of tools that only this session has.
+/// A pattern's meaning depends on the effects of the tool, also of tools that only this session has.
 #[test]
-fn patterns_mean_what_the_tool_is_about() {
-    let subjects = [("count", Subject::Execute), ("fetch", Subject::Fetch), ("view", Subject::Read)];
+fn patterns_mean_what_the_tool_does() {
+    let kinds = [("count", EffectKind::Runs), ("fetch", EffectKind::Connects), ("view", EffectKind::Shows)];
     let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
     let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
     let deny = |tool: &str, pattern: &str| {
-        let subjects = subjects.map(|(name, subject)| (name.to_owned(), subject)).into();
-        let mut rules = RuleSet { subjects, ..RuleSet::default() };
+        let tools = kinds.map(|(name, kind)| (name.to_owned(), EffectKinds::of(&[kind]))).into();
+        let mut rules = RuleSet { tools, ..RuleSet::default() };
         let rule = Rule::new(tool, Action::Deny).pattern(pattern);
         rules.add(&rule, &source, &variables).map(|()| rules)
     };
     let (part, file) = (CommandPart::of_text("wc a"), HostPath::from("/w/wc a"));
-    let command = (Capability::ShellRun, RuledPart::Command(&part));
-    let path = (Capability::FsRead, RuledPart::File(&file));
-    let denied = |tool, named| {
-        let call = RuledCall { tool, named: vec![named], ..RuledCall::default() };
-        deny(tool, "wc *").unwrap().judge(&call).action == Action::Deny
+    let (command, path) = (Act::Command(part), Act::File(&file));
+    let denied = |tool, kind, act: &Act<'_>| {
+        judge(&deny(tool, "wc *").unwrap(), &call(tool, kind, vec![act.clone()])).action == Action::Deny
     };
     for (tool, by_command, by_path) in
         [("count", true, false), ("bash", true, false), ("view", false, true), ("read", false, true)]
     {
-        assert_eq!((denied(tool, command), denied(tool, path)), (by_command, by_path), "{tool}");
+        let denied = (denied(tool, EffectKind::Runs, &command), denied(tool, EffectKind::Shows, &path));
+        assert_eq!(denied, (by_command, by_path), "{tool}");
     }
     // A command is no host's name.
     assert!(deny("fetch", "wc *").is_err() && deny("fetch", "*.example.com").is_ok());
@@ -337,8 +323,8 @@ fn what_allows_is_inherited_from_the_author_alone() {
     let child = parent.inherited();
     let judged = |set: &RuleSet| {
         parts.each_ref().map(|part| {
-            let named = vec![(Capability::ShellRun, RuledPart::Command(part))];
-            set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+            let named = vec![Act::Command(part.clone())];
+            judge(set, &runs("bash", named)).action
         })
     };
     assert_eq!(judged(&parent), [Action::Deny, Action::Allow, Action::Allow, Action::Allow], "the control");
@@ -347,43 +333,69 @@ fn what_allows_is_inherited_from_the_author_alone() {
     assert!(RuleSet::default().is_empty());
 }
 
-/// C-22: what is said against a locked tool holds for a call that does the same and more; what allows it does not.
+/// C-22: a rule about a locked tool is about its effect, whichever tool has it; one about another tool is about that tool alone.
 #[test]
-fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
-    let (push, log) = (CommandPart::of_text("git push"), CommandPart::of_text("git log"));
-    let of = |permission: &str, action, pattern: Option<&str>| Rule {
-        pattern: pattern.map(str::to_owned),
-        ..Rule::new(permission, action)
-    };
-    let judged = |rules: &[Rule], mode, part| {
-        let mut set = RuleSet { mode, ..RuleSet::default() };
-        set.subjects = [("exec_shell".to_owned(), Subject::Execute)].into();
+fn c_22_a_rule_about_a_locked_tool_is_about_its_effect() {
+    let commands = [CommandPart::of_text("git push"), CommandPart::of_text("git log")].map(Act::Command);
+    let file = HostPath::from("/w/secret/a");
+    let judged = |rule: &Rule, tool: &str, kind, act: &Act<'_>, standing| {
+        let mut set = RuleSet { mode: Mode::Yolo, ..RuleSet::default() };
+        set.tools = [("exec_shell".to_owned(), EffectKinds::of(&[EffectKind::Runs]))].into();
         let source = RuleSource { scope: RuleScope::Project, place: "p:1".to_owned() };
-        rules.iter().for_each(|rule| set.add(rule, &source, &Variables::default()).unwrap());
-        let (named, kin) =
-            (vec![(Capability::ShellRun, RuledPart::Command(part))], vec![("bash", RuledPart::Command(part))]);
-        let alone = RuledCall { tool: "exec_shell", named: named.clone(), ..RuledCall::default() };
-        let called = RuledCall { kin, ..alone.clone() };
-        (set.judge(&alone).action, set.judge(&called).action)
+        set.add(rule, &source, &Variables::new(vec!["/w".into()], vec![], vec![]).unwrap()).unwrap();
+        let mut call = call(tool, kind, vec![act.clone()]);
+        call.effects[0].standing = standing;
+        judge(&set, &call).action
     };
-    let every = of("exec_shell", Action::Allow, None);
-    for (action, in_yolo) in [(Action::Deny, Action::Deny), (Action::Ask, Action::Allow)] {
-        let rules = [every.clone(), of("bash", action, Some("git push*"))];
-        assert_eq!(judged(&rules, Mode::Ask, &push), (Action::Allow, action), "without kin it is the control");
-        assert_eq!(judged(&rules, Mode::Ask, &log), (Action::Allow, Action::Allow));
-        assert_eq!(judged(&rules, Mode::Yolo, &push), (Action::Allow, in_yolo));
-        // As far as it holds for `bash` itself.
-        let rules = [every.clone(), of("bash", action, None), of("bash", Action::Allow, Some("git log"))];
-        assert_eq!(judged(&rules, Mode::Ask, &push).1, action);
-        assert_eq!(judged(&rules, Mode::Ask, &log).1, Action::Allow);
+    let deny = |permission: &str, pattern: &str| Rule::new(permission, Action::Deny).pattern(pattern);
+    let bash = deny("bash", "git push *");
+    for tool in ["bash", "exec_shell", "run_tests", "mcp:a:b"] {
+        for standing in [EffectStanding::Own, EffectStanding::Implied] {
+            assert_eq!(judged(&bash, tool, EffectKind::Runs, &commands[0], standing), Action::Deny, "{tool}");
+            assert_eq!(judged(&bash, tool, EffectKind::Runs, &commands[1], standing), Action::Allow, "{tool}");
+        }
     }
-    assert_eq!(judged(&[of("bash", Action::Allow, None)], Mode::Ask, &push).1, Action::Ask);
+    let own = deny("exec_shell", "git push *");
+    assert_eq!(judged(&own, "exec_shell", EffectKind::Runs, &commands[0], EffectStanding::Own), Action::Deny);
+    assert_eq!(judged(&own, "bash", EffectKind::Runs, &commands[0], EffectStanding::Own), Action::Allow);
+    for (permission, kind) in [
+        ("read", EffectKind::Shows),
+        ("grep", EffectKind::Shows),
+        ("glob", EffectKind::Lists),
+        ("write", EffectKind::Writes),
+        ("edit", EffectKind::Writes),
+    ] {
+        let rule = deny(permission, "secret/**");
+        for tool in ["apply_patch", "read_csv", "sqlite"] {
+            let denied = judged(&rule, tool, kind, &Act::File(&file), EffectStanding::Own);
+            assert_eq!(denied, Action::Deny, "{permission} {tool}");
+        }
+        let other = if kind == EffectKind::Writes { EffectKind::Shows } else { EffectKind::Writes };
+        assert_eq!(judged(&rule, "t", other, &Act::File(&file), EffectStanding::Own), Action::Allow, "{permission}");
+    }
 }
 
-/// C-22, S0-15: the `grant` of a rule that asks about a locked tool narrows what is kin of it as well.
+/// C-22: what allows a locked tool's effect allows it for every tool; another effect of the same call still needs a rule.
+#[test]
+fn c_22_every_effect_of_a_call_must_be_allowed() {
+    let command = Act::Command(CommandPart::of_text("git log"));
+    let file = HostPath::from("/w/a");
+    let mut set = RuleSet::default();
+    let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
+    set.add(&Rule::new("bash", Action::Allow), &source, &Variables::default()).unwrap();
+    let mut both = runs("t", vec![command]);
+    assert_eq!(judge(&set, &both).action, Action::Allow);
+    both.effects.extend(call("t", EffectKind::Writes, vec![Act::File(&file)]).effects);
+    let decision = judge(&set, &both);
+    assert_eq!((decision.action, decision.about.as_deref()), (Action::Ask, Some("/w/a")));
+    both.effects[1].standing = EffectStanding::Implied;
+    assert_eq!(judge(&set, &both).action, Action::Allow, "how it is carried out needs no rule that allows it");
+}
+
+/// C-22, S0-15: the `grant` of a rule about `bash` narrows every tool that runs programs.
 #[test]
 fn c_22_a_grant_goes_with_its_rule() {
-    let part = CommandPart::of_text("touch a");
+    let part = || Act::Command(CommandPart::of_text("touch a"));
     let grant = RuleGrant { write: Some(Vec::new()), net: Some(Vec::new()) };
     let set = |action| {
         let mut set = RuleSet { mode: Mode::Yolo, ..RuleSet::default() };
@@ -392,19 +404,18 @@ fn c_22_a_grant_goes_with_its_rule() {
         set.add(&rule, &source, &Variables::default()).unwrap();
         set
     };
-    let named = || vec![(Capability::ShellRun, RuledPart::Command(&part))];
-    let bash = RuledCall { tool: "bash", named: named(), ..RuledCall::default() };
-    let kin = vec![("bash", RuledPart::Command(&part))];
-    let exec_shell = RuledCall { tool: "exec_shell", named: named(), kin, ..RuledCall::default() };
-    let narrowed = |action| [&bash, &exec_shell].map(|call| set(action).sub_policy(call).is_some());
-    assert_eq!(narrowed(Action::Ask), [true, true]);
-    assert_eq!(narrowed(Action::Allow), [true, false], "what it allows is for `bash` alone");
+    for action in [Action::Ask, Action::Allow] {
+        for tool in ["bash", "exec_shell"] {
+            assert!(set(action).sub_policy(&runs(tool, vec![part()])).is_some(), "{tool}");
+        }
+    }
+    assert!(set(Action::Allow).sub_policy(&runs("bash", vec![Act::WholeLine])).is_none(), "the control");
 }
 
-/// X4-3: a text that a person is asked about is found in what a program is given to read; no other pattern looks there.
+/// X4-3: a text that a person is asked about is found in what a program is given to read, and so is a denied command.
 #[test]
 fn x4_3_a_text_is_found_in_an_input() {
-    let bash = CommandPart::of_text("bash");
+    let bash = || Act::Command(CommandPart::of_text("bash"));
     let judged = |input, pattern: Option<&str>| {
         let mut set = RuleSet { mode: Mode::Ask, ..RuleSet::default() };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
@@ -416,25 +427,21 @@ fn x4_3_a_text_is_found_in_an_input() {
             }
             None => set.add_phrase("rm -rf", &source),
         }
-        let kin = vec![("bash", RuledPart::Command(&bash)), ("bash", RuledPart::Input(input))];
-        let named = vec![(Capability::ShellRun, RuledPart::Command(&bash))];
-        set.judge(&RuledCall { tool: "bash", named, kin, ..RuledCall::default() }).action
+        judge(&set, &runs("bash", vec![bash(), Act::Input(input)])).action
     };
     assert_eq!(judged("cd /\nRM -rf x; echo", None), Action::Ask);
     assert_eq!(judged("rm x", None), Action::Allow, "the control");
-    assert_eq!(judged("rm -rf x", Some("rm *")), Action::Allow);
+    assert_eq!(judged("cd /\nrm -rf x", Some("rm *")), Action::Deny, "a line of it");
+    assert_eq!(judged("x = rm", Some("rm *")), Action::Allow, "the control");
+    assert_eq!(judged("os.system('rm x')", Some("*rm*")), Action::Deny, "somewhere in it");
 }
 
 /// C-1: what a command is given to read may be what it does, so only a rule without a `*` allows it.
 #[test]
 fn a_pattern_does_not_allow_what_is_given_something_to_read() {
     let judged = |pattern: &str, part: &CommandPart| {
-        let call = RuledCall {
-            tool: "bash",
-            named: vec![(Capability::ShellRun, RuledPart::Command(part))],
-            ..RuledCall::default()
-        };
-        one("bash", Some(pattern), Action::Allow).judge(&call).action
+        let call = runs("bash", vec![Act::Command(part.clone())]);
+        judge(&one("bash", Some(pattern), Action::Allow), &call).action
     };
     let commit = CommandPart::of_text("git commit -v");
     let fed = commit.clone().fed();
@@ -448,11 +455,11 @@ fn a_pattern_does_not_allow_what_is_given_something_to_read() {
 fn statements_are_denied_in_capitals_or_not() {
     let judged = |pattern: &str, action, text: &str| {
         let part = CommandPart::of_statement(text);
-        let named = vec![(Capability::None, RuledPart::Command(&part))];
-        let mut set = RuleSet { subjects: [("postgres".to_owned(), Subject::Query)].into(), ..RuleSet::default() };
+        let tools = [("postgres".to_owned(), EffectKinds::of(&[EffectKind::Queries]))].into();
+        let mut set = RuleSet { tools, ..RuleSet::default() };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
         set.add(&Rule::new("postgres", action).pattern(pattern), &source, &Variables::default()).unwrap();
-        set.judge(&RuledCall { tool: "postgres", named, ..RuledCall::default() }).action
+        judge(&set, &call("postgres", EffectKind::Queries, vec![Act::Command(part)])).action
     };
     for text in ["SELECT * FROM secrets", "SELECT * FROM SECRETS", "SELECT * FROM \"Secrets\""] {
         assert_eq!(judged("*secrets*", Action::Deny, text), Action::Deny, "{text}");
@@ -462,17 +469,17 @@ fn statements_are_denied_in_capitals_or_not() {
     assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM secrets"), Action::Allow, "the control");
     assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM SECRETS"), Action::Ask);
     let part = CommandPart::of_text("rm SECRETS");
-    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
-    let bash = RuledCall { tool: "bash", named, ..RuledCall::default() };
-    assert_eq!(one("bash", Some("*secrets*"), Action::Deny).judge(&bash).action, Action::Ask, "a command is not SQL");
+    let named = vec![Act::Command(part.clone())];
+    let bash = runs("bash", named);
+    assert_eq!(judge(&one("bash", Some("*secrets*"), Action::Deny), &bash).action, Action::Ask, "a command is not SQL");
 }
 
 /// X0-10: globs in either part, and a server's tool by its name.
 #[test]
 fn servers_tools_are_meant_by_globs() {
     let judge = |permission, tool| {
-        let call = RuledCall { tool, ..RuledCall::default() };
-        one(permission, None, Action::Deny).judge(&call).action == Action::Deny
+        let call = call(tool, EffectKind::Serves, vec![Act::Nothing]);
+        judge(&one(permission, None, Action::Deny), &call).action == Action::Deny
     };
     for permission in ["mcp:hub:issue", "mcp:hub:*", "mcp:*:issue", "mcp:*:*", "mcp:h*:is*", "*"] {
         assert!(judge(permission, "mcp:hub:issue"), "{permission}");
@@ -505,27 +512,22 @@ fn rules_that_make_no_sense_are_refused() {
 #[test]
 fn the_strictest_part_decides() {
     let files = [HostPath::from("/w/a"), HostPath::from("/etc/x")];
-    let two = RuledCall {
-        tool: "read",
-        named: files.iter().map(|file| (Capability::FsRead, RuledPart::File(file))).collect(),
-        ..RuledCall::default()
-    };
-    let decision = one("read", Some("/w/**"), Action::Allow).judge(&two);
+    let two = call("read", EffectKind::Shows, files.iter().map(Act::File).collect());
+    let decision = judge(&one("read", Some("/w/**"), Action::Allow), &two);
     assert_eq!((decision.action, decision.about.as_deref()), (Action::Ask, Some("/etc/x")));
-    let make = CommandPart::of_text("make");
-    let shell = RuledCall {
-        tool: "bash",
-        named: vec![(Capability::ShellRun, RuledPart::Command(&make))],
-        reach: vec![(Capability::FsRead, RuledPart::Anything)],
-        ..RuledCall::default()
-    };
-    assert_eq!(one("bash", None, Action::Allow).judge(&shell).action, Action::Allow);
-    assert_eq!(one("fs.read", None, Action::Allow).judge(&shell).action, Action::Ask, "reading does not allow running");
+    let make = Act::Command(CommandPart::of_text("make"));
+    let shell = JudgedCall { reach: vec![Capability::FsRead], ..runs("bash", vec![make]) };
+    assert_eq!(judge(&one("bash", None, Action::Allow), &shell).action, Action::Allow);
+    assert_eq!(
+        judge(&one("fs.read", None, Action::Allow), &shell).action,
+        Action::Ask,
+        "reading does not allow running"
+    );
     let mut rules = one("bash", None, Action::Allow);
     let deny = Rule::new("fs.read", Action::Deny).pattern("/w/secret/**");
     let source = RuleSource { scope: RuleScope::Session, place: "this session".into() };
     rules.add(&deny, &source, &Variables::new(vec![], vec![], vec![]).unwrap()).unwrap();
-    let decision = rules.judge(&shell);
+    let decision = judge(&rules, &shell);
     assert_eq!(decision.action, Action::Deny, "a program could read it");
     assert_eq!(
         decision.to_string(),
@@ -536,23 +538,20 @@ fn the_strictest_part_decides() {
 /// S1-14 to S1-16, C-5, C-8: what holds where no rule does.
 #[test]
 fn the_mode_decides_what_no_rule_does() {
-    let parts = ["ls", "ls -l", "rm x", "."].map(CommandPart::of_text);
-    let call = |tool, key| {
-        let part = parts.iter().find(|part| part.text() == key).unwrap();
-        let named = if tool == "bash" { vec![(Capability::ShellRun, RuledPart::Command(part))] } else { vec![] };
-        RuledCall { tool, subject: Subject::of_locked(tool).unwrap_or_default(), key, named, ..RuledCall::default() }
-    };
-    let mut rules = RuleSet { silent: vec![Subject::Read], ..RuleSet::default() };
-    assert_eq!(rules.judge(&call("read", ".")).by, DecidedBy::Profile);
-    assert_eq!(rules.judge(&call("bash", "ls")).action, Action::Ask);
+    let command = |text: &str| runs("bash", vec![Act::Command(CommandPart::of_text(text))]);
+    let file = HostPath::from("/w/x");
+    let mut rules = RuleSet { silent: EffectKinds::of(&[EffectKind::Shows]), ..RuleSet::default() };
+    let read = call("read", EffectKind::Shows, vec![Act::File(&file)]);
+    assert_eq!(judge(&rules, &read).by, DecidedBy::Profile);
+    assert_eq!(judge(&rules, &command("ls")).action, Action::Ask);
     rules.mode = Mode::Allowlist;
     rules.allowlist = vec![AllowEntry::parse("bash:ls *")];
-    assert_eq!(rules.judge(&call("bash", "ls -l")).action, Action::Allow);
-    assert_eq!(rules.judge(&call("bash", "rm x")).action, Action::Ask, "C-5: a miss is asked about");
+    assert_eq!(judge(&rules, &command("ls -l")).action, Action::Allow);
+    assert_eq!(judge(&rules, &command("rm x")).action, Action::Ask, "C-5: a miss is asked about");
     rules.mode = Mode::Yolo;
-    assert_eq!(rules.judge(&call("bash", "rm x")).action, Action::Allow);
+    assert_eq!(judge(&rules, &command("rm x")).action, Action::Allow);
     let yolo = RuleSet { mode: Mode::Yolo, ..one("bash", None, Action::Ask) };
-    assert_eq!(yolo.judge(&call("bash", "ls")).action, Action::Allow, "S1-16: nobody is asked");
+    assert_eq!(judge(&yolo, &command("ls")).action, Action::Allow, "S1-16: nobody is asked");
 }
 
 /// The parts of a line of commands, `;` between them, whose words are parted by blanks; `%` is a blank in a word, `$` a variable
@@ -583,8 +582,8 @@ fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
     let rule = |(pattern, action): &(&str, Action)| (Rule::new("bash", *action).pattern(*pattern), RuleScope::Manifest);
     let set = RuleSet { mode, ..set(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap() };
     let parts = parts(line);
-    let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
-    set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+    let named = parts.iter().map(|part| Act::Command(part.clone())).collect();
+    judge(&set, &runs("bash", named)).action
 }
 
 /// A variable that a command sets is a part like one that the line sets: what allows the command does not allow that another
@@ -771,8 +770,8 @@ fn s0_15_a_line_is_within_each_grant() {
     let session = narrow(&Declared::union(&asked, &variables, &[]).unwrap(), &[]);
     let left = |line: &str| {
         let parts = parts(line);
-        let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
-        let sub_policy = set.sub_policy(&RuledCall { tool: "bash", named, ..RuledCall::default() })?;
+        let named = parts.iter().map(|part| Act::Command(part.clone())).collect();
+        let sub_policy = set.sub_policy(&runs("bash", named))?;
         Some(sub_policy.told(&session))
     };
     let of = |by: &str, write: &[&str], net: &[&str]| {
@@ -799,9 +798,9 @@ fn a_decision_names_nothing_twice() {
     let rule = Rule::new("bash", Action::Allow).pattern("git *").grant(grant);
     let rules = set(&[(rule, RuleScope::Manifest)]).unwrap();
     let part = CommandPart::of_text("git log");
-    let named = vec![(Capability::ShellRun, RuledPart::Command(&part))];
-    let call = RuledCall { tool: "bash", subject: Subject::Execute, named, ..RuledCall::default() };
-    let decision = rules.judge(&call);
+    let named = vec![Act::Command(part.clone())];
+    let call = runs("bash", named);
+    let decision = judge(&rules, &call);
     let text = serde_json::to_string(&decision).unwrap();
     let names = ["action", "rule_action", "by", "about", "permission", "pattern", "grant", "scope", "place"];
     for name in names {
@@ -814,8 +813,8 @@ fn a_decision_names_nothing_twice() {
 #[test]
 fn a_host_is_denied_at_every_port() {
     let judge = |pattern: &str, action, port: u16| {
-        let named = vec![(Capability::NetFetch, RuledPart::Host("evil.example", port))];
-        one("net.fetch", Some(pattern), action).judge(&RuledCall { tool: "web_fetch", named, ..RuledCall::default() })
+        let host = Act::Host("evil.example", port);
+        judge(&one("net.fetch", Some(pattern), action), &call("web_fetch", EffectKind::Connects, vec![host]))
     };
     for port in [80, 443, 8443, 22, 65535] {
         for pattern in ["evil.example", "*.example"] {
@@ -844,10 +843,10 @@ fn commanded_in_line(pattern: &str, action: Action, (line, directory): (Vec<Comm
     let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
     let parts = commands::beginning_in(line, begin);
     // The last one, which the others are there for.
-    let named = vec![(Capability::ShellRun, RuledPart::Command(parts.last().unwrap()))];
+    let named = vec![Act::Command(parts.last().unwrap().clone())];
     let rule = Rule::new("bash", action).pattern(pattern);
     let set = set(&[(rule, RuleScope::Session)]).unwrap();
-    set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+    judge(&set, &runs("bash", named)).action
 }
 
 /// An allowance for what lies in a directory is none for a path that leads out of it, nor for one that is not known.
@@ -929,7 +928,7 @@ fn a_command_is_allowed_in_its_directory() {
         let (root, directory) = (HostPath::from("/w"), HostPath::from(directory));
         let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
         let parts = commands::beginning_in(vec![CommandPart::of_text(first), CommandPart::of_text("make")], begin);
-        RuledPart::Command(&parts[1]).told().unwrap()
+        Act::Command(parts[1].clone()).told().unwrap()
     };
     assert_eq!(told("/w", "true"), "`make`");
     assert_eq!(told("/w/vendor", "true"), "`make` in vendor");
@@ -966,7 +965,9 @@ fn a_command_is_allowed_in_its_directory() {
         let begin = commands::Begin { directory: &directory, usual: &root, root: &root };
         commands::beginning_in(vec![CommandPart::of_text("make test")], begin).remove(0)
     };
-    assert!(entry.covers("bash", &parts("/w")) && !entry.covers("bash", &parts("/w/vendor")));
+    assert!(
+        entry.covers("bash", &Act::Command(parts("/w"))) && !entry.covers("bash", &Act::Command(parts("/w/vendor")))
+    );
 }
 
 /// Denials of programs hold for every spelling of their paths, wherever the pattern's first `*` stands.
@@ -1052,7 +1053,7 @@ fn a_rule_about_a_directory_knows_it_by_any_spelling() {
         commands::beginning_in(vec![CommandPart::of_text("make test")], begin).remove(0)
     };
     for (directory, allowed) in [("/w/vendor", true), ("/vendor", false), ("/w", false)] {
-        assert_eq!(entry("./vendor/").covers("bash", &part(directory)), allowed, "{directory}");
+        assert_eq!(entry("./vendor/").covers("bash", &Act::Command(part(directory))), allowed, "{directory}");
     }
     for root in [".", "./", "/w", "/w/"] {
         assert!(is(&format!("cd {root} && make *"), Action::Deny, "/w"), "the usual directory too: {root}");
@@ -1086,12 +1087,8 @@ proptest! {
 fn a_file_is_denied_by_its_characters() {
     let denies = |pattern: &str, path: &str| {
         let path = HostPath::from(path);
-        let call = RuledCall {
-            tool: "read",
-            named: vec![(Capability::FsRead, RuledPart::File(&path))],
-            ..RuledCall::default()
-        };
-        one("read", Some(pattern), Action::Deny).judge(&call).action == Action::Deny
+        let call = call("read", EffectKind::Shows, vec![Act::File(&path)]);
+        judge(&one("read", Some(pattern), Action::Deny), &call).action == Action::Deny
     };
     for (pattern, path) in
         [("/w/docs/?.txt", "/w/docs/é.txt"), ("/w/docs/[!a].txt", "/w/docs/é.txt"), ("/w/[é]", "/w/é")]
@@ -1110,11 +1107,11 @@ fn e7_a_line_within_a_line_hides_nothing() {
         let set = RuleSet { mode, ..set(&rules.map(rule)).unwrap() };
         let parts = CommandPart::of_argv(argv);
         let commands = |parts: &'_ [CommandPart]| -> Action {
-            let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
-            set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+            let named = parts.iter().map(|part| Act::Command(part.clone())).collect();
+            judge(&set, &runs("bash", named)).action
         };
-        let named = vec![(Capability::ShellRun, RuledPart::UnknownCommand)];
-        let unknown = || set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action;
+        let named = vec![Act::UnknownCommand];
+        let unknown = || judge(&set, &runs("bash", named)).action;
         parts.as_deref().map_or_else(unknown, commands)
     };
     for mode in [Mode::Ask, Mode::Yolo] {
@@ -1162,9 +1159,9 @@ fn what_is_started_elsewhere_is_not_allowed_here() {
     let judged = |pattern: &str, action, argv: &[&str]| {
         let parts = commands::beginning_in(CommandPart::of_argv(argv).unwrap(), begin);
         let named = parts.iter().filter(|part| part.text() == "make test" || part.text() == "./evil.sh");
-        let named: Vec<_> = named.map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
+        let named: Vec<_> = named.map(|part| Act::Command(part.clone())).collect();
         assert!(!named.is_empty(), "{argv:?}");
-        one("bash", Some(pattern), action).judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+        judge(&one("bash", Some(pattern), action), &runs("bash", named)).action
     };
     for before in [
         &["env", "-C", "vendor"][..],

@@ -1,35 +1,41 @@
 //! Rules: (permission, pattern, action), and what they make of a call (S0-49 to S0-55).
 //!
-//! A call is judged by its *subjects*: what it names itself (a file, each command of a command line, a host), and what it
-//! could reach besides (all that a program may read). The first decide; the second can only tighten. What no rule
-//! decides, the mode does.
+//! A call is judged by its effects ([`crate::effect`]). Each part of an effect that the call itself has must be allowed; of what it
+//! implies, and of what its programs could do, rules that deny or ask apply. What no rule decides, the mode and the profile do.
 
+mod act;
 mod allow;
 mod builtins;
 pub mod commands;
 mod pattern;
 mod permission;
 mod rank;
+mod request;
 mod rule;
 mod sub_policy;
 
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+pub(crate) mod testing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::{ApprovalScope, Approvals, EffectKey};
+use crate::effect::{Effect, EffectKind, EffectKinds, WriteKind};
 use crate::mode::Mode;
-use crate::tool::Subject;
 use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
+pub use act::{Act, EffectStanding, JudgedEffect};
 pub use allow::AllowEntry;
 pub use commands::CommandPart;
-pub use pattern::{RulePatternError, RuledPart, Wildcard};
+pub(crate) use pattern::Specificity;
+pub use pattern::{RulePatternError, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
 pub use rule::{Action, Rule, RuleGrant, RuleScope, RuleSource};
 pub use sub_policy::{SubPolicy, SubPolicyReport};
@@ -152,7 +158,12 @@ pub enum DecidedBy {
         /// Which.
         mode: Mode,
     },
-    /// The profile asks for nothing when this tool is called, because it changes nothing (C-8).
+    /// A person has said "always" to exactly this, or to something that holds it (S1-14).
+    Approval {
+        /// For how long.
+        scope: ApprovalScope,
+    },
+    /// The profile asks about nothing of this kind, because it changes nothing (C-8).
     Profile,
     /// The tool says that its calls need no approval (S1-12).
     Tool,
@@ -176,21 +187,26 @@ pub struct Decision {
 
 /// Facts of a call that rules look at.
 #[derive(Debug, Clone, Default)]
-pub struct RuledCall<'a> {
+pub struct JudgedCall<'a> {
     /// The tool's name; `mcp:server:tool` for one of a server's.
     pub tool: &'a str,
-    /// Subject of the tool.
-    pub subject: Subject,
-    /// The tool says that it needs no approval (S1-12): then no rule's silence asks about it.
+    /// True if the tool says that it needs no approval (S1-12): then no rule's silence asks about it.
     pub ungated: bool,
-    /// The key under which a person's answer is kept (S1-13).
-    pub key: &'a str,
-    /// Values that it names itself: each of them must be allowed.
-    pub named: Vec<(Capability, RuledPart<'a>)>,
-    /// Values that it could reach besides. Only rules about the capability count, and only those that tighten.
-    pub reach: Vec<(Capability, RuledPart<'a>)>,
-    /// Acts that another tool does as well, with that tool's name: rules that tighten that one hold for it.
-    pub kin: Vec<(&'a str, RuledPart<'a>)>,
+    /// The key that the tool derives from the call's arguments (S1-13), if it has one.
+    pub key: Option<&'a str>,
+    /// Its effects.
+    pub effects: Vec<JudgedEffect<'a>>,
+    /// Capabilities that its programs could use.
+    pub reach: Vec<Capability>,
+}
+
+/// RuleJudgement on a call: its decision, and the one on each of its effects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleJudgement {
+    /// The strictest of all.
+    pub decision: Decision,
+    /// The strictest on each effect, in their order; then one for each capability within reach that a rule tightens.
+    pub each: Vec<Decision>,
 }
 
 /// One comparison of a rule with a part of a call.
@@ -199,7 +215,7 @@ pub struct Compared<'a> {
     /// The rule, and where it was written.
     pub rule: &'a Told,
     /// The part of the call, as text; empty for a call that names nothing.
-    pub subject: String,
+    pub act: String,
     /// The action, if the rule matches.
     pub action: Option<Action>,
 }
@@ -223,10 +239,10 @@ pub struct RuleSet {
     pub mode: Mode,
     /// Calls that [`Mode::Allowlist`] allows.
     pub allowlist: Vec<AllowEntry>,
-    /// Subjects that nobody is asked about unless a rule says so.
-    pub silent: Vec<Subject>,
-    /// Tools besides the locked ones, and what they are about: what a rule's pattern means depends on it.
-    pub subjects: BTreeMap<String, Subject>,
+    /// Kinds of effects that nobody is asked about unless a rule says so.
+    pub silent: EffectKinds,
+    /// The tools besides the locked ones, and the kinds of their effects: what a rule's pattern means depends on it.
+    pub tools: BTreeMap<String, EffectKinds>,
 }
 
 impl RuleSet {
@@ -238,12 +254,11 @@ impl RuleSet {
         let place = || source.place.clone();
         let permission = Permission::parse(&rule.permission)
             .map_err(|error| RuleError::Permission { place: place(), source: error })?;
-        let about = permission.tool().and_then(|tool| self.subject_of(tool));
-        let matchers = Matcher::compile(&permission, about, (rule.pattern.as_deref(), rule.action), variables)
+        let kinds = self.kinds_of(&permission);
+        let matchers = Matcher::compile((&rule.permission, kinds), (rule.pattern.as_deref(), rule.action), variables)
             .map_err(|error| RuleError::Pattern { place: place(), source: error })?;
-        let of_commands = about == Some(Subject::Execute)
-            || matches!(permission, Permission::Any | Permission::Capability(Capability::ShellRun));
-        if rule.grant.is_some() && (!of_commands || rule.action == Action::Deny) {
+        let is_about_programs = kinds.has(EffectKind::Runs);
+        if rule.grant.is_some() && (!is_about_programs || rule.action == Action::Deny) {
             return Err(RuleError::Grant { place: place() });
         }
         let narrower = rule.grant.as_ref().map(|grant| Arc::new(Narrower::new(grant, &source.place, variables)));
@@ -258,27 +273,32 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Subject of a tool, by its name.
-    fn subject_of(&self, tool: &str) -> Option<Subject> {
-        self.subjects.get(tool).copied().or_else(|| Subject::of_locked(tool))
+    /// Kinds of the effects that a permission is about. A tool that is not known may have any.
+    fn kinds_of(&self, permission: &Permission) -> EffectKinds {
+        match permission {
+            Permission::Effect { kinds, .. } => *kinds,
+            Permission::Capability(capability) => capability.kinds(),
+            Permission::Tool(tool) => match self.tools.get(tool) {
+                Some(kinds) => *kinds,
+                None if tool.starts_with("mcp:") => EffectKinds::of(&[EffectKind::Serves]),
+                None => EffectKinds::ALL,
+            },
+            Permission::Mcp { .. } => EffectKinds::of(&[EffectKind::Serves]),
+            Permission::Any => EffectKinds::ALL,
+        }
     }
 
-    /// Has a person asked about commands and statements that hold a text, in capitals or not (X4-3). It is told as a rule about each
-    /// tool that starts programs, or queries databases.
+    /// Has a person asked about commands and statements that hold a text, in capitals or not (X4-3). It is told as a rule about `bash`.
     pub fn add_phrase(&mut self, text: &str, source: &RuleSource) {
-        let further = self.subjects.iter().map(|(name, subject)| (name.as_str(), *subject));
-        let takes_text = |subject: Subject| matches!(subject, Subject::Execute | Subject::Query | Subject::Mutate);
-        let shells = Subject::LOCKED.into_iter().chain(further).filter(|(_, subject)| takes_text(*subject));
-        let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
+        let kinds = EffectKinds::of(&[EffectKind::Runs, EffectKind::Queries]);
+        let permission = Permission::Effect { name: "bash", kinds };
+        let rule = Rule::new("bash", Action::Ask).pattern(format!("*{text}*"));
+        let matcher = Matcher::phrase(text);
         self.has_phrases = true;
-        for name in names {
-            let rule = Rule::new(name.clone(), Action::Ask).pattern(format!("*{text}*"));
-            let (permission, matcher) = (Permission::Tool(name), Matcher::phrase(text));
-            self.added += 1;
-            let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
-            let told = Box::new(Told { rule, source: source.clone() });
-            self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told, narrower: None });
-        }
+        self.added += 1;
+        let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
+        let told = Box::new(Told { rule, source: source.clone() });
+        self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told, narrower: None });
     }
 
     fn insert(&mut self, permission: &Permission, compiled: Compiled) {
@@ -296,18 +316,18 @@ impl RuleSet {
         self.keys.iter().zip(&self.rules)
     }
 
-    /// The rules that are about something and may match a value.
-    fn about(&self, is_about: impl Fn(&Permission) -> bool, value: &RuledPart<'_>) -> impl Iterator<Item = &Compiled> {
+    /// The rules that are about something and may match an act.
+    fn about(&self, is_about: impl Fn(&Permission) -> bool, act: &Act<'_>) -> impl Iterator<Item = &Compiled> {
         let about: Vec<bool> = self.permissions.iter().map(is_about).collect();
         let looked_at = if about.contains(&true) { self.rules.len() } else { 0 };
-        let pairs = Pairs::of(value);
+        let pairs = Pairs::of(act);
         let possible = move |key: &RuleKey| about[key.permission] && pairs.have(key.pairs);
         self.with_keys().take(looked_at).filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
     }
 
-    /// The first of them that does match it, and what it says of it.
-    fn first(&self, is_about: impl Fn(&Permission) -> bool, value: &RuledPart<'_>) -> Option<(&Compiled, Action)> {
-        self.about(is_about, value).find_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)))
+    /// The first of them that matches it.
+    fn first(&self, is_about: impl Fn(&Permission) -> bool, act: &Act<'_>) -> Option<&Compiled> {
+        self.about(is_about, act).find(|rule| rule.matcher.applies(rule.action, act))
     }
 
     /// True if a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
@@ -316,9 +336,8 @@ impl RuleSet {
         if !self.has_phrases {
             return false;
         }
-        let holds = |rule: &Compiled, part: &CommandPart| {
-            rule.matcher.applies(rule.action, &RuledPart::Command(part)).is_some()
-        };
+        let holds =
+            |rule: &Compiled, part: &CommandPart| rule.matcher.applies(rule.action, &Act::Command(part.clone()));
         let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
@@ -341,7 +360,7 @@ impl RuleSet {
     /// # Errors
     /// [`RuleError`], as of [`RuleSet::add`].
     pub fn inherit(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
-        let mut alone = Self { subjects: self.subjects.clone(), added: self.added, ..Self::default() };
+        let mut alone = Self { tools: self.tools.clone(), added: self.added, ..Self::default() };
         alone.add(rule, source, variables)?;
         (self.added, self.has_grants) = (alone.added, self.has_grants || alone.has_grants);
         let left = alone.inherited();
@@ -368,165 +387,222 @@ impl RuleSet {
         self.with_keys().filter_map(|(key, rule)| Some((self.permissions[key.permission].tool()?, &rule.told.source)))
     }
 
+    /// The servers that rules are about, for finding misspelt ones.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, &RuleSource)> {
+        self.with_keys().filter_map(|(key, rule)| Some((self.permissions[key.permission].server()?, &rule.told.source)))
+    }
+
+    /// The subagents that rules are about by their names alone, for finding misspelt ones.
+    pub fn agents(&self) -> impl Iterator<Item = (&str, &RuleSource)> {
+        let is_task = |permission: &Permission| matches!(permission, Permission::Effect { name: "task", .. });
+        let tasks = self.with_keys().filter(move |(key, _)| is_task(&self.permissions[key.permission]));
+        tasks.filter_map(|(_, rule)| {
+            let Matcher::Agent(pattern) = &rule.matcher else { return None };
+            let is_name = !pattern.text().contains(['*', ':', ' ']);
+            is_name.then_some((pattern.text(), &rule.told.source))
+        })
+    }
+
+    /// The capabilities without an object that rules are about, for finding those that nothing uses.
+    pub fn capabilities(&self) -> impl Iterator<Item = (Capability, &RuleSource)> {
+        self.with_keys().filter_map(|(key, rule)| {
+            let Permission::Capability(capability) = self.permissions[key.permission] else { return None };
+            let has_no_object = matches!(capability, Capability::SecretsHas | Capability::StreamSend);
+            has_no_object.then_some((capability, &rule.told.source))
+        })
+    }
+
     /// True if commands of a call must be known to judge it: else nobody need parse them.
     #[must_use]
     pub fn looks_at_commands(&self, tool: &str) -> bool {
-        let is_about = |permission: &Permission| permission.covers(tool, Capability::ShellRun);
-        let listed =
-            self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
-        listed || self.about(is_about, &RuledPart::Anything).any(|rule| rule.matcher.looks_at_commands())
+        let is_about = |permission: &Permission| permission.covers(tool, EffectKind::Runs, EffectStanding::Own);
+        self.lists_keys_of(tool) || self.about(is_about, &Act::Anything).any(|rule| rule.matcher.looks_at_commands())
     }
 
     /// True if paths of a call decide on it: then the file must be where its path says.
     #[must_use]
     pub fn looks_at_paths(&self, tool: &str) -> bool {
-        let is_about = |permission: &Permission| {
-            permission.covers(tool, Capability::FsRead) || permission.covers(tool, Capability::FsWrite)
-        };
-        let listed =
-            self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
-        listed || self.about(is_about, &RuledPart::Anything).any(|rule| matches!(rule.matcher, Matcher::Path(..)))
+        let kinds = [EffectKind::Shows, EffectKind::Lists, EffectKind::Writes, EffectKind::Serves];
+        let is_about =
+            |permission: &Permission| kinds.iter().any(|kind| permission.covers(tool, *kind, EffectStanding::Own));
+        self.lists_keys_of(tool)
+            || self.about(is_about, &Act::Anything).any(|rule| matches!(rule.matcher, Matcher::Path(..)))
     }
 
-    /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
-    /// first is told.
+    /// True if the mode lists calls of a tool by their keys.
+    fn lists_keys_of(&self, tool: &str) -> bool {
+        self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys())
+    }
+
+    /// Judges a call: the strictest of what its effects get, deny over ask over allow. Of effects that are equally strict, the first is
+    /// told.
     ///
     /// Laws (tested against a brute-force oracle): the order in which rules were added matters for ties alone; no rule
     /// that is added makes a call pass which a manifest denies.
     #[must_use]
-    pub fn judge<'a>(&'a self, call: &'a RuledCall<'a>) -> Decision {
-        const NOTHING: &[(Capability, RuledPart<'_>)] = &[(Capability::None, RuledPart::Nothing)];
-        let named = if call.named.is_empty() { NOTHING } else { &call.named };
-        let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
-        let first = judged.next().unwrap_or_else(|| self.unruled(call, &RuledPart::Nothing));
-        let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        let kin = call.kin.iter().filter_map(|(tool, value)| self.judge_kin(tool, value));
-        judged.chain(kin).chain(reach).fold(first, stricter).decision()
+    pub fn judge(
+        &self,
+        call: &JudgedCall<'_>,
+        approvals: &Approvals,
+        key: &dyn Fn(&Effect) -> EffectKey,
+    ) -> RuleJudgement {
+        let mut each: Vec<Decision> =
+            call.effects.iter().filter_map(|effect| self.judge_effect(call, effect, (approvals, key))).collect();
+        // What a person has said always to for this very program covers what it could do.
+        let programs = call.effects.iter().filter(|one| one.effect.kind() == EffectKind::Runs);
+        let programs = programs.map(|one| (one.effect, key(one.effect)));
+        let is_approved = approvals.cover(programs, (call.tool, call.key)).is_some();
+        let tightened = call.reach.iter().filter_map(|capability| self.tightened(*capability));
+        let tightened = tightened.filter(|judged| judged.action == Action::Deny || !is_approved);
+        each.extend(tightened.map(PartJudgement::decision));
+        let first = || self.unruled(call, (EffectKind::Notes, None), &Act::Nothing).decision();
+        let decision = each.iter().fold(None, |strictest: Option<&Decision>, one| match strictest {
+            Some(strictest) if strictest.action >= one.action => Some(strictest),
+            _ => Some(one),
+        });
+        RuleJudgement { decision: decision.cloned().unwrap_or_else(first), each }
+    }
+
+    /// The strictest judgement on the parts of an effect. `None` for one that is implied, if nothing tightens it.
+    fn judge_effect(
+        &self,
+        call: &JudgedCall<'_>,
+        JudgedEffect { effect, standing, acts }: &JudgedEffect<'_>,
+        (approvals, key): (&Approvals, &dyn Fn(&Effect) -> EffectKey),
+    ) -> Option<Decision> {
+        let kind = effect.kind();
+        let mut strictest: Option<PartJudgement<'_>> = None;
+        for act in acts {
+            let is_about = |permission: &Permission| permission.covers(call.tool, kind, *standing);
+            let ruled = self.ruled(is_about, act);
+            // What a program reads belongs to its command, which a rule has to allow.
+            let is_fed = matches!(act, Act::Input(_)) && acts.len() > 1;
+            let judged = match standing {
+                EffectStanding::Own if !is_fed => {
+                    Some(ruled.unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
+                }
+                EffectStanding::Own | EffectStanding::Implied | EffectStanding::Reach => {
+                    ruled.filter(|judged| judged.action != Action::Allow)
+                }
+            };
+            // What a person has said always to is a rule: a more specific one that asks comes before it.
+            let judged = judged.map(|judged| match judged.action {
+                Action::Ask => match approvals.find((effect, &key(effect)), (call.tool, call.key)) {
+                    Some((approval, says)) if judged.specificity.is_none_or(|asks| asks.is_below(says)) => {
+                        let by = Decider::Other(DecidedBy::Approval { scope: approval.scope });
+                        PartJudgement { action: Action::Allow, by, ..judged }
+                    }
+                    _ => judged,
+                },
+                Action::Allow | Action::Deny => judged,
+            });
+            strictest = match (strictest, judged) {
+                (Some(one), Some(other)) => Some(stricter(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+        strictest.map(PartJudgement::decision)
     }
 
     /// Comparisons that [`RuleSet::judge`] makes for a call: for each of its parts the rules about it, best first, up to the one
     /// that matches. For logs; rules that could not match by the letters they have are left out.
     #[must_use]
-    pub fn compared(&self, call: &RuledCall<'_>) -> Vec<Compared<'_>> {
+    pub fn compared(&self, call: &JudgedCall<'_>) -> Vec<Compared<'_>> {
         let mut all = Vec::new();
-        for (capability, value) in &call.named {
-            self.compare(|permission| permission.covers(call.tool, *capability), value, &mut all);
+        for JudgedEffect { effect, standing, acts } in &call.effects {
+            for act in acts {
+                self.compare(|permission| permission.covers(call.tool, effect.kind(), *standing), act, &mut all);
+            }
         }
-        for (tool, value) in &call.kin {
-            self.compare(|permission| permission.tool() == Some(*tool), value, &mut all);
-        }
-        for (capability, value) in &call.reach {
-            self.compare(|permission| *permission == Permission::Capability(*capability), value, &mut all);
+        for capability in &call.reach {
+            self.compare(|permission| *permission == Permission::Capability(*capability), &Act::Anything, &mut all);
         }
         all
     }
 
-    fn compare<'a>(
-        &'a self,
-        is_about: impl Fn(&Permission) -> bool,
-        value: &RuledPart<'_>,
-        all: &mut Vec<Compared<'a>>,
-    ) {
-        for rule in self.about(is_about, value) {
-            let action = rule.matcher.applies(rule.action, value);
-            let subject = value.told().unwrap_or_default();
-            all.push(Compared { rule: &rule.told, subject, action });
-            if action.is_some() {
+    fn compare<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &Act<'_>, all: &mut Vec<Compared<'a>>) {
+        for rule in self.about(is_about, act) {
+            let applies = rule.matcher.applies(rule.action, act);
+            let told = act.told().unwrap_or_default();
+            all.push(Compared { rule: &rule.told, act: told, action: applies.then_some(rule.action) });
+            if applies {
                 return;
             }
         }
     }
 
-    /// Decision of the rules about capabilities on what is done by whoever a call starts: the strictest that asks or
-    /// denies. What allows says nothing here, and neither does silence.
+    /// Decision of the rules about what is done by whoever a call starts: the strictest that asks or denies. What allows says nothing
+    /// here, and neither does silence.
     #[must_use]
-    pub fn tightens(&self, reach: &[(Capability, RuledPart<'_>)]) -> Option<Decision> {
-        let tightened = reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        tightened.reduce(stricter).map(PartJudgement::decision)
+    pub fn tightens(&self, effects: &[JudgedEffect<'_>], reach: &[Capability]) -> Option<Decision> {
+        let about =
+            |kind: EffectKind| move |permission: &Permission| permission.covers("", kind, EffectStanding::Implied);
+        let of_effect = effects.iter().flat_map(|one| one.acts.iter().map(move |act| (one.effect.kind(), act)));
+        let of_effects = of_effect.filter_map(|(kind, act)| self.ruled(about(kind), act));
+        let tightened = reach.iter().filter_map(|capability| self.tightened(*capability));
+        let all = of_effects.filter(|judged| judged.action != Action::Allow).chain(tightened);
+        all.reduce(stricter).map(PartJudgement::decision)
     }
 
     /// By the first of the rules about it that matches.
-    fn judge_part<'a>(
-        &'a self,
-        call: &RuledCall<'_>,
-        capability: Capability,
-        value: &'a RuledPart<'a>,
-    ) -> PartJudgement<'a> {
-        let is_about = |permission: &Permission| permission.covers(call.tool, capability);
-        self.ruled(is_about, value).unwrap_or_else(|| self.unruled(call, value))
-    }
-
-    /// By what the rules about another tool say of it, if that tightens: what they allow is that tool's alone.
-    fn judge_kin<'a>(&'a self, tool: &str, value: &'a RuledPart<'a>) -> Option<PartJudgement<'a>> {
-        let judged = self.ruled(|permission| permission.tool() == Some(tool), value)?;
-        (judged.action != Action::Allow).then_some(judged)
-    }
-
-    fn ruled<'a>(
-        &'a self,
-        is_about: impl Fn(&Permission) -> bool,
-        value: &'a RuledPart<'a>,
-    ) -> Option<PartJudgement<'a>> {
-        let found = self.first(&is_about, value);
-        let hides = matches!(value, RuledPart::Command(command) if command.hides());
-        let is_exact = found.is_some_and(|(rule, _)| rule.matcher.is_exact());
+    fn ruled<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
+        let found = self.first(&is_about, act);
+        let hides = matches!(act, Act::Command(command) if command.hides());
+        let is_exact = found.is_some_and(|rule| rule.matcher.is_exact());
         if hides
             && !is_exact
-            && let Some(asked) = self.hidden(&is_about, value)
+            && let Some(asked) = self.hidden(&is_about, act)
         {
-            let by_rule = found.is_some_and(|(_, action)| action == Action::Deny);
+            let by_rule = found.is_some_and(|rule| rule.action == Action::Deny);
             if !by_rule {
                 return Some(asked);
             }
         }
-        let (rule, action) = found?;
+        let rule = found?;
         // S1-16: nobody is asked. Denials hold (C-7).
-        let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
+        let by_mode = self.mode == Mode::Yolo && rule.action == Action::Ask;
         let by = if by_mode { Decider::Other(DecidedBy::Mode { mode: self.mode }) } else { Decider::Rule(&rule.told) };
         // A rule without a pattern is about the call, whatever it names.
-        let about = rule.told.rule.pattern.is_some().then_some(value);
-        Some(PartJudgement { action: if by_mode { Action::Allow } else { action }, by, about })
+        let about = rule.told.rule.pattern.is_some().then_some(act);
+        let action = if by_mode { Action::Allow } else { rule.action };
+        Some(PartJudgement { action, by, about, specificity: Some(rule.matcher.specificity()) })
     }
 
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
     /// person is asked.
-    fn hidden<'a>(
-        &'a self,
-        is_about: impl Fn(&Permission) -> bool,
-        value: &'a RuledPart<'a>,
-    ) -> Option<PartJudgement<'a>> {
+    fn hidden<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
         let tightens = |rule: &Compiled| rule.action != Action::Allow && rule.matcher.is_command();
         let (_, rule) =
             self.with_keys().find(|(key, rule)| tightens(rule) && is_about(&self.permissions[key.permission]))?;
         if self.mode == Mode::Yolo {
             return None;
         }
-        Some(PartJudgement { action: Action::Ask, by: Decider::Rule(&rule.told), about: Some(value) })
+        let by = Decider::Rule(&rule.told);
+        Some(PartJudgement { action: Action::Ask, by, about: Some(act), specificity: Some(rule.matcher.specificity()) })
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
-    fn tightened<'a>(&'a self, capability: Capability, value: &'a RuledPart<'a>) -> Option<PartJudgement<'a>> {
-        let (rule, action) = self.first(|permission| *permission == Permission::Capability(capability), value)?;
-        let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
-        tightens.then_some(PartJudgement { action, by: Decider::Rule(&rule.told), about: Some(value) })
+    fn tightened(&self, capability: Capability) -> Option<PartJudgement<'_>> {
+        let rule = self.first(|permission| *permission == Permission::Capability(capability), &Act::Anything)?;
+        let tightens = rule.action == Action::Deny || (rule.action == Action::Ask && self.mode != Mode::Yolo);
+        let specificity = Some(rule.matcher.specificity());
+        let by = Decider::Rule(&rule.told);
+        tightens.then_some(PartJudgement { action: rule.action, by, about: Some(&Act::Anything), specificity })
     }
 
-    /// Sub-policy to which the rules that let its commands pass narrow a call: what all their grants have in common. So
+    /// Sub-policy to which the rules that let its effects pass narrow a call: what all their grants have in common. So
     /// a command stays within its rule's grant, whatever else is in its line. `None` if none of them has a grant.
     #[must_use]
-    pub fn sub_policy(&self, call: &RuledCall<'_>) -> Option<SubPolicy> {
+    pub fn sub_policy(&self, call: &JudgedCall<'_>) -> Option<SubPolicy> {
         if !self.has_grants {
             return None;
         }
-        let grants = call.named.iter().filter_map(|(capability, value)| {
-            let (rule, _) = self.first(|permission| permission.covers(call.tool, *capability), value)?;
+        let acts = call.effects.iter().flat_map(|one| one.acts.iter().map(move |act| (one, act)));
+        let grants = acts.filter_map(|(JudgedEffect { effect, standing, .. }, act)| {
+            let rule = self.first(|permission| permission.covers(call.tool, effect.kind(), *standing), act)?;
             rule.narrower.as_deref()
         });
-        let of_kin = call.kin.iter().filter_map(|(tool, value)| {
-            let (rule, action) = self.first(|permission| permission.tool() == Some(tool), value)?;
-            rule.narrower.as_deref().filter(|_| action != Action::Allow)
-        });
-        grants.chain(of_kin).fold(None, |all: Option<SubPolicy>, one| {
+        grants.fold(None, |all: Option<SubPolicy>, one| {
             let one = SubPolicy::of_rule(one);
             Some(match all {
                 Some(all) => all.within(one),
@@ -535,39 +611,38 @@ impl RuleSet {
         })
     }
 
-    fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a RuledPart<'a>) -> PartJudgement<'a> {
+    /// By mode, profile and tool, which are the rules of the lowest rank.
+    fn unruled<'a>(
+        &self,
+        call: &JudgedCall<'_>,
+        (kind, effect): (EffectKind, Option<&Effect>),
+        act: &'a Act<'a>,
+    ) -> PartJudgement<'a> {
+        let edits = || matches!(effect, Some(Effect::Writes { how: WriteKind::Create | WriteKind::Write, .. }));
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
-        let listed = || {
-            self.allowlist.iter().any(|entry| match value {
-                RuledPart::Command(command) => entry.covers(call.tool, command),
-                RuledPart::UnknownCommand | RuledPart::WholeLine => entry.tool() == call.tool && !entry.has_keys(),
-                RuledPart::Nothing
-                | RuledPart::File(_)
-                | RuledPart::Tree(_)
-                | RuledPart::Input(_)
-                | RuledPart::Host(..)
-                | RuledPart::Anything => entry.matches(call.tool, call.key),
-            })
-        };
+        let listed = || self.allowlist.iter().any(|entry| entry.covers(call.tool, act));
+        let by_mode = DecidedBy::Mode { mode: self.mode };
         let (action, by) = match self.mode {
-            Mode::Yolo => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::Allowlist if listed() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::AutoEdit if call.subject.edits() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.contains(&call.subject) => {
+            Mode::Yolo => (Action::Allow, by_mode),
+            Mode::Allowlist if listed() => (Action::Allow, by_mode),
+            Mode::AutoEdit if edits() => (Action::Allow, by_mode),
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.has(kind) => {
                 (Action::Allow, DecidedBy::Profile)
             }
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if call.ungated => (Action::Allow, DecidedBy::Tool),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
-        PartJudgement { action, by: Decider::Other(by), about: Some(value) }
+        PartJudgement { action, by: Decider::Other(by), about: Some(act), specificity: None }
     }
 }
 
-/// Judgement on one part of a call. Of all but one nothing more is told.
+/// RuleJudgement on one part of a call. Of all but one nothing more is told.
 struct PartJudgement<'a> {
     action: Action,
     by: Decider<'a>,
-    about: Option<&'a RuledPart<'a>>,
+    about: Option<&'a Act<'a>>,
+    /// How much the pattern says by which a rule decided.
+    specificity: Option<Specificity>,
 }
 
 /// The stricter of two; of equals, the first.
@@ -586,7 +661,7 @@ impl PartJudgement<'_> {
             Decider::Rule(told) => DecidedBy::Rule(told.clone()),
             Decider::Other(by) => by,
         };
-        Decision { action: self.action, by, about: self.about.and_then(RuledPart::told) }
+        Decision { action: self.action, by, about: self.about.and_then(Act::told) }
     }
 }
 
@@ -594,7 +669,7 @@ impl Decision {
     /// Remedy: what would have changed it, as something to do.
     #[doc(hidden)]
     #[must_use]
-    pub fn remedy(&self, call: &RuledCall<'_>) -> String {
+    pub fn remedy(&self, tool: &str) -> String {
         match &self.by {
             DecidedBy::Rule(Told { source, .. })
                 if source.scope == RuleScope::Manifest && self.action == Action::Deny =>
@@ -602,8 +677,12 @@ impl Decision {
                 format!("only its author can lift it: change the rule at {}", source.place)
             }
             DecidedBy::Rule(Told { source, .. }) => format!("change the rule at {}", source.place),
-            DecidedBy::Mode { .. } | DecidedBy::Profile | DecidedBy::Tool | DecidedBy::Default => {
-                format!("add [[rules]] with permission = {:?} and action = \"allow\"", call.tool)
+            DecidedBy::Mode { .. }
+            | DecidedBy::Approval { .. }
+            | DecidedBy::Profile
+            | DecidedBy::Tool
+            | DecidedBy::Default => {
+                format!("add [[rules]] with permission = {tool:?} and action = \"allow\"")
             }
         }
     }
@@ -614,6 +693,7 @@ impl fmt::Display for Decision {
         match &self.by {
             DecidedBy::Rule(told) => write!(f, "{told}")?,
             DecidedBy::Mode { mode } => write!(f, "the mode is `{mode}`")?,
+            DecidedBy::Approval { scope } => write!(f, "a person allows it always, for this {}", scope.name())?,
             DecidedBy::Profile => f.write_str("the profile asks nothing about this tool")?,
             DecidedBy::Tool => f.write_str("this tool needs no approval")?,
             DecidedBy::Default => f.write_str("no rule allows it")?,

@@ -3,59 +3,19 @@
 //! An allowing rule must cover all that a part of a call may mean; a rule that asks or denies need only touch it. So what is
 //! not known of a command line (a variable's value) is never allowed by a pattern, and never slips past one.
 
+use crate::effect::{EffectKind, EffectKinds};
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
 use crate::shell::starts::{HOLE, KnownWord, base, is_assignment, is_name};
-use crate::tool::Subject;
 use crate::variable::{PatternVariable, Variables};
 
+use super::act::Act;
 use super::commands::{CommandDirectory, CommandPart, ProgramPlace, joined, normal};
-use super::permission::{Capability, Permission};
+use super::request::RequestPattern;
 use super::rule::Action;
 
 /// Longer commands with holes are taken to be touched by every pattern, bytes: comparing takes their length times the pattern's.
 const HOLED_MAX: usize = 4096;
-
-/// A part of a call that rules look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuledPart<'a> {
-    /// The call has no such part.
-    Nothing,
-    /// One file.
-    File(&'a HostPath),
-    /// A directory and all beneath it.
-    Tree(&'a HostPath),
-    /// One command.
-    Command(&'a CommandPart),
-    /// A command line that could not be taken apart.
-    UnknownCommand,
-    /// A command line that nothing looks at.
-    WholeLine,
-    /// Text that a program is given to read at its start, or typed. Only rules about a text look into it.
-    Input(&'a str),
-    /// A host and its port.
-    Host(&'a str, u16),
-    /// Whatever a program could do.
-    Anything,
-}
-
-impl RuledPart<'_> {
-    pub(super) fn told(&self) -> Option<String> {
-        match self {
-            Self::Nothing | Self::WholeLine => None,
-            Self::File(path) => Some(path.to_string()),
-            Self::Tree(path) => Some(format!("{path} and all beneath it")),
-            Self::Command(command) => {
-                let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
-                Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
-            }
-            Self::Input(_) => Some("what it is given to read".to_owned()),
-            Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
-            Self::Host(host, port) => Some(format!("{host}:{port}")),
-            Self::Anything => Some("what a program could do".to_owned()),
-        }
-    }
-}
 
 /// Which pairs of neighbouring bytes a text has, told apart as far as 64 bits do: a text that lacks one that a pattern has does
 /// not match it, which is so for most patterns and found out without a look at either.
@@ -65,22 +25,24 @@ pub(super) struct Pairs(u64);
 impl Pairs {
     const NONE: Self = Self(0);
 
-    /// Pairs of a value: any where it is not text, and where a hole stands.
-    pub(super) fn of(value: &RuledPart<'_>) -> Self {
-        match value {
-            RuledPart::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
+    /// Pairs of an act: any where it is not text, and where a hole stands.
+    pub(super) fn of(act: &Act<'_>) -> Self {
+        match act {
+            Act::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
                 let around = command.around().map(|(words, _)| Self::of_bytes(joined(words).as_bytes()));
                 around.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
             }
-            RuledPart::File(path) => Self::of_bytes(path.as_bytes()),
-            RuledPart::Command(_)
-            | RuledPart::Nothing
-            | RuledPart::Tree(_)
-            | RuledPart::UnknownCommand
-            | RuledPart::WholeLine
-            | RuledPart::Input(_)
-            | RuledPart::Host(..)
-            | RuledPart::Anything => Self(u64::MAX),
+            Act::File(path) => Self::of_bytes(path.as_bytes()),
+            Act::Command(_)
+            | Act::Nothing
+            | Act::Tree(_)
+            | Act::UnknownCommand
+            | Act::WholeLine
+            | Act::Input(_)
+            | Act::Host(..)
+            | Act::Agent(..)
+            | Act::Request(_)
+            | Act::Anything => Self(u64::MAX),
         }
     }
 
@@ -115,6 +77,28 @@ pub enum RulePatternError {
         /// As it is written.
         text: String,
     },
+    /// An empty pattern.
+    #[error("the pattern is empty, and no call has an empty object; leave `pattern` out to mean every call")]
+    Empty,
+    /// Several commands in one pattern.
+    #[error(
+        "the pattern {text:?} can never match: a line is compared command by command, and it has {operator:?} in it; write a rule for \
+         each command"
+    )]
+    Several {
+        /// As it is written.
+        text: String,
+        /// The operator between two commands.
+        operator: &'static str,
+    },
+    /// The permission is about calls without an object.
+    #[error(
+        "{permission:?} takes no pattern: its calls have no path, command, host or argument that one could be compared with"
+    )]
+    NoObject {
+        /// The rule's permission.
+        permission: String,
+    },
     /// A variable whose directory would be read as a pattern.
     #[error("the pattern {text:?} cannot be used: a directory that it is about has a `*` in its name")]
     Star {
@@ -123,12 +107,34 @@ pub enum RulePatternError {
     },
 }
 
-/// How much a pattern says.
+/// How much a pattern says. The greater is the more specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Specificity {
+pub(crate) struct Specificity {
     pub(super) is_exact: bool,
     pub(super) prefix: usize,
     pub(super) wildcards: usize,
+}
+
+impl Specificity {
+    /// A pattern without a wildcard.
+    pub(crate) fn exact() -> Self {
+        Self { is_exact: true, prefix: 0, wildcards: 0 }
+    }
+
+    /// Everything that begins with a text of this length, bytes.
+    pub(crate) fn prefix(prefix: usize) -> Self {
+        Self { is_exact: false, prefix, wildcards: 1 }
+    }
+
+    /// True if a rule of this pattern says less than one of that: of two that say as much, the one that asks decides.
+    pub(crate) fn is_below(self, that: Self) -> bool {
+        let order = |one: Self| (one.is_exact, one.prefix, std::cmp::Reverse(one.wildcards));
+        match (self.is_exact, that.is_exact) {
+            // Of two exact ones, neither is below.
+            (true, true) => false,
+            _ => order(self) < order(that),
+        }
+    }
 }
 
 /// A pattern, ready to match.
@@ -142,48 +148,116 @@ pub(super) enum Matcher {
     /// With the bytes that everything it matches begins with: most rules are about another place.
     Path(Box<PathPattern>, Box<[u8]>),
     Host(Box<HostPattern>, String),
+    /// A subagent, by its name or its task.
+    Agent(Wildcard),
+    /// A request, by its arguments.
+    Request(Box<RequestPattern>),
+}
+
+/// Meanings of a pattern, by what the permission is about.
+#[derive(Debug, Clone, Copy)]
+struct Meanings {
+    commands: bool,
+    paths: bool,
+    hosts: bool,
+    agents: bool,
+    requests: bool,
+}
+
+impl Meanings {
+    fn of(kinds: EffectKinds) -> Self {
+        use EffectKind::{Connects, Delegates, Lists, Queries, Runs, Searches, Serves, Shows, Writes};
+        let has = |kinds_of: &[EffectKind]| kinds.meets(EffectKinds::of(kinds_of));
+        let commands = has(&[Runs, Queries]);
+        // Where a command or a statement is the object, the rest is how it is carried out.
+        let others = !commands || kinds == EffectKinds::ALL;
+        Self {
+            commands,
+            paths: others && has(&[Shows, Lists, Writes]),
+            hosts: others && has(&[Connects, Searches]),
+            agents: has(&[Delegates]),
+            requests: has(&[Serves]),
+        }
+    }
+
+    fn are_none(self) -> bool {
+        !(self.commands || self.paths || self.hosts || self.agents || self.requests)
+    }
 }
 
 impl Matcher {
     /// One for each meaning that a pattern may have: a rule about everything has a command's, a path's and a host's.
     pub(super) fn compile(
-        permission: &Permission,
-        about: Option<Subject>,
+        (permission, kinds): (&str, EffectKinds),
         (pattern, action): (Option<&str>, Action),
         variables: &Variables,
     ) -> Result<Vec<Self>, RulePatternError> {
         let Some(text) = pattern.filter(|text| !matches!(*text, "*" | "**")) else { return Ok(vec![Self::All]) };
-        let malformed = |source| RulePatternError::Malformed { text: text.to_owned(), source };
-        let paths = || {
-            let template = PathTemplate::parse(text).map_err(malformed)?;
-            let path = |pattern: PathPattern| {
-                let prefix = pattern.literal_prefix();
-                Self::Path(Box::new(pattern), prefix.as_bytes().into())
-            };
-            Ok(template.expand(variables).into_iter().map(path).collect::<Vec<_>>())
-        };
-        let commands = || {
-            let named = |dirs: &[HostPath]| dirs.iter().any(|dir| dir.as_bytes().contains(&b'*'));
-            let mut used =
-                PatternVariable::ALL.iter().filter(|(name, _)| text.contains(name)).map(|(_, variable)| variable);
-            // A directory's own star would allow others.
-            if action == Action::Allow && used.any(|variable| named(variables.dirs(*variable))) {
-                return Err(RulePatternError::Star { text: text.to_owned() });
-            }
-            if Wildcard::new(text).elsewhere.is_some_and(|elsewhere| elsewhere.is_nowhere()) {
-                return Err(RulePatternError::Directory { text: text.to_owned() });
-            }
-            let in_place = |text: String| Self::Command(Wildcard::new(&text).within(variables.workspace()));
-            Ok(with_directories(text, variables).into_iter().map(in_place).collect())
-        };
-        let parse_host = if action == Action::Allow { HostPattern::parse } else { HostPattern::parse_denied };
-        let host = || Ok(Self::Host(Box::new(parse_host(text).map_err(malformed)?), text.to_owned()));
-        match meaning(permission, about) {
-            Meaning::Command => commands(),
-            Meaning::Path => paths(),
-            Meaning::Host => host().map(|host| vec![host]),
-            Meaning::Any => Ok(commands()?.into_iter().chain(paths().unwrap_or_default()).chain(host().ok()).collect()),
+        if text.is_empty() {
+            return Err(RulePatternError::Empty);
         }
+        let meanings = Meanings::of(kinds);
+        if meanings.are_none() {
+            return Err(RulePatternError::NoObject { permission: permission.to_owned() });
+        }
+        let is_about_all = kinds == EffectKinds::ALL;
+        let mut all = Vec::new();
+        if meanings.commands {
+            all.extend(Self::commands(text, action, variables)?);
+        }
+        let malformed = |source| RulePatternError::Malformed { text: text.to_owned(), source };
+        let paths = Self::paths(text, variables).map_err(malformed);
+        let parse_host = if action == Action::Allow { HostPattern::parse } else { HostPattern::parse_denied };
+        let host = || parse_host(text).map(|host| Self::Host(Box::new(host), text.to_owned())).map_err(malformed);
+        if meanings.paths && (!is_about_all || is_path(text)) {
+            match paths {
+                Ok(paths) => all.extend(paths),
+                Err(error) if !is_about_all && !meanings.hosts => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if meanings.hosts {
+            match host() {
+                Ok(host) => all.push(host),
+                Err(error) if all.is_empty() && !meanings.requests => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if meanings.agents {
+            all.push(Self::Agent(Wildcard::new(text)));
+        }
+        if meanings.requests {
+            all.push(Self::Request(Box::new(RequestPattern::new(text, variables))));
+        }
+        Ok(all)
+    }
+
+    fn paths(text: &str, variables: &Variables) -> Result<Vec<Self>, PatternError> {
+        let path = |pattern: PathPattern| {
+            let prefix = pattern.literal_prefix();
+            Self::Path(Box::new(pattern), prefix.as_bytes().into())
+        };
+        Ok(PathTemplate::parse(text)?.expand(variables).into_iter().map(path).collect())
+    }
+
+    fn commands(text: &str, action: Action, variables: &Variables) -> Result<Vec<Self>, RulePatternError> {
+        let named = |dirs: &[HostPath]| dirs.iter().any(|dir| dir.as_bytes().contains(&b'*'));
+        let mut used =
+            PatternVariable::ALL.iter().filter(|(name, _)| text.contains(name)).map(|(_, variable)| variable);
+        // A directory's own star would allow others.
+        if action == Action::Allow && used.any(|variable| named(variables.dirs(*variable))) {
+            return Err(RulePatternError::Star { text: text.to_owned() });
+        }
+        let pattern = Wildcard::new(text);
+        if pattern.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.is_nowhere()) {
+            return Err(RulePatternError::Directory { text: text.to_owned() });
+        }
+        let command = pattern.elsewhere.as_ref().map_or(text, |elsewhere| elsewhere.command.text());
+        if let Some(operator) = between_commands(command) {
+            return Err(RulePatternError::Several { text: text.to_owned(), operator });
+        }
+        let in_place = |text: String| Self::Command(Wildcard::new(&text).within(variables.workspace()));
+        Ok(with_directories(text, variables).into_iter().map(in_place).collect())
     }
 
     /// Commands that hold a text, in capitals or not.
@@ -196,7 +270,7 @@ impl Matcher {
         match self {
             Self::Command(pattern) => pattern.pairs,
             Self::Path(_, prefix) => Pairs::of_bytes(prefix),
-            Self::All | Self::Phrase(_) | Self::Host(..) => Pairs::NONE,
+            Self::All | Self::Phrase(_) | Self::Host(..) | Self::Agent(_) | Self::Request(_) => Pairs::NONE,
         }
     }
 
@@ -214,31 +288,45 @@ impl Matcher {
         matches!(self, Self::Command(_) | Self::Phrase(_))
     }
 
-    /// Action of its rule on a value, if it is about it.
-    pub(super) fn applies(&self, action: Action, value: &RuledPart<'_>) -> Option<Action> {
+    /// True if a rule with this action is about an act.
+    pub(super) fn applies(&self, action: Action, act: &Act<'_>) -> bool {
         let tightens = action != Action::Allow;
-        let does = match (self, value) {
+        match (self, act) {
             (Self::All, _) => true,
-            (Self::Command(pattern), RuledPart::Command(command)) => {
-                if tightens {
-                    pattern.is_about(command)
-                } else {
-                    pattern.covers(command)
-                }
-            }
-            (Self::Phrase(text), RuledPart::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
-            (Self::Phrase(text), RuledPart::Input(input)) => text.matches(&input.to_ascii_lowercase()),
-            (Self::Path(pattern, prefix), RuledPart::File(path)) => {
+            (Self::Command(pattern), Act::Command(command)) => match tightens {
+                true => pattern.is_about(command),
+                false => pattern.covers(command),
+            },
+            (Self::Command(pattern), Act::Input(input)) => tightens && pattern.is_in_input(input),
+            (Self::Phrase(text), Act::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
+            (Self::Phrase(text), Act::Input(input)) => text.matches(&input.to_ascii_lowercase()),
+            (Self::Path(pattern, prefix), Act::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
-            (Self::Path(pattern, _), RuledPart::Tree(path)) => PathPattern::subtree(path)
+            (Self::Path(pattern, _), Act::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
-            (Self::Host(pattern, _), RuledPart::Host(host, port)) => pattern.matches(host, *port),
-            (Self::Command(_) | Self::Phrase(_), RuledPart::UnknownCommand | RuledPart::WholeLine)
-            | (Self::Path(..) | Self::Host(..), RuledPart::Anything) => tightens,
-            (Self::Command(_) | Self::Phrase(_) | Self::Path(..) | Self::Host(..), _) => false,
-        };
-        does.then_some(action)
+            (Self::Host(pattern, _), Act::Host(host, port)) => pattern.matches(host, *port),
+            (Self::Agent(pattern), Act::Agent(agent, task)) => {
+                pattern.matches(agent)
+                    || pattern.matches(&format!("{agent}: {task}"))
+                    || (tightens && pattern.matches(task))
+            }
+            (Self::Request(pattern), Act::Request(request)) => match tightens {
+                true => pattern.touches(request),
+                false => pattern.covers(request),
+            },
+            (Self::Command(_) | Self::Phrase(_), Act::UnknownCommand | Act::WholeLine)
+            | (Self::Path(..) | Self::Host(..), Act::Anything) => tightens,
+            (
+                Self::Command(_)
+                | Self::Phrase(_)
+                | Self::Path(..)
+                | Self::Host(..)
+                | Self::Agent(_)
+                | Self::Request(_),
+                _,
+            ) => false,
+        }
     }
 
     pub(super) fn specificity(&self) -> Specificity {
@@ -252,9 +340,10 @@ impl Matcher {
         };
         match self {
             Self::All => Specificity { is_exact: false, prefix: 0, wildcards: usize::MAX },
-            Self::Command(pattern) | Self::Phrase(pattern) => {
+            Self::Command(pattern) | Self::Phrase(pattern) | Self::Agent(pattern) => {
                 Specificity { is_exact: pattern.stars == 0, prefix: pattern.prefix, wildcards: pattern.stars }
             }
+            Self::Request(pattern) => of(pattern.text(), !pattern.text().contains('*')),
             Self::Path(pattern, _) => of(&pattern.to_string(), pattern.is_literal()),
             Self::Host(_, text) => of(text, !text.contains('*')),
         }
@@ -273,33 +362,20 @@ fn with_directories(text: &str, variables: &Variables) -> Vec<String> {
     PatternVariable::ALL.iter().fold(vec![text.to_owned()], expand)
 }
 
-/// Meaning of a permission's patterns.
-enum Meaning {
-    Command,
-    Path,
-    Host,
-    Any,
+/// True if a pattern of a rule about everything may name files: one with a blank is a command, unless it begins as a path does.
+fn is_path(text: &str) -> bool {
+    !text.contains(' ') || text.starts_with(['/', '{']) || text.starts_with("./")
 }
 
-/// `about`: what the tool is about, if the permission is one tool's and that is known.
-fn meaning(permission: &Permission, about: Option<Subject>) -> Meaning {
-    match permission {
-        Permission::Capability(Capability::FsRead | Capability::FsWrite) => Meaning::Path,
-        Permission::Capability(Capability::ShellRun) => Meaning::Command,
-        Permission::Capability(Capability::NetFetch) => Meaning::Host,
-        Permission::Tool(_) => match about {
-            Some(Subject::Execute | Subject::Query | Subject::Mutate) => Meaning::Command,
-            Some(Subject::Read | Subject::Search | Subject::Create | Subject::Edit) => Meaning::Path,
-            Some(Subject::Fetch) => Meaning::Host,
-            Some(
-                Subject::Think | Subject::Ask | Subject::Note | Subject::Delegate | Subject::Serve | Subject::Change,
-            )
-            | None => Meaning::Any,
-        },
-        Permission::Capability(Capability::SecretsHas | Capability::StreamSend | Capability::None)
-        | Permission::Mcp { .. }
-        | Permission::Any => Meaning::Any,
+/// An operator between two commands that stands as a word of its own, unless a shell is handed it.
+fn between_commands(pattern: &str) -> Option<&'static str> {
+    let mut words = pattern.split(' ');
+    let name = words.next().map(base).unwrap_or_default();
+    let is_handed_on = crate::shell::starts::is_shell(name) || name.contains('*') || matches!(name, "eval" | "trap");
+    if is_handed_on {
+        return None;
     }
+    words.find_map(|word| ["&&", "||", "|", ";"].into_iter().find(|operator| *operator == word))
 }
 
 /// `*` matches any run of characters, `/` included; everything else is literal; anchored at both ends (X1-8). ` *` at the end
@@ -393,6 +469,16 @@ impl Elsewhere {
 }
 
 impl Wildcard {
+    /// True if it may be about something in a text that a program is given to read, or typed: the whole text, or one of its lines, as
+    /// a command.
+    fn is_in_input(&self, input: &str) -> bool {
+        let is_line = |line: &str| {
+            let command = CommandPart::of_text(line.trim());
+            self.is_about(&command)
+        };
+        self.matches(input) || input.lines().any(is_line)
+    }
+
     /// Every text is one.
     #[must_use]
     pub fn new(text: &str) -> Self {
@@ -520,7 +606,7 @@ impl Wildcard {
     }
 
     /// True if it is about a command, or may be, however the program is called.
-    fn is_about(&self, command: &CommandPart) -> bool {
+    pub(super) fn is_about(&self, command: &CommandPart) -> bool {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.touches(command.directory()) && elsewhere.command.is_about(command);
         }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::act::EffectStanding;
 use super::pattern::Wildcard;
+use crate::effect::{EffectKind, EffectKinds};
 
 /// The capabilities (exactly these six), and none, for a call that uses none of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,11 +42,45 @@ impl Capability {
         ("secrets.has", Self::SecretsHas),
         ("stream.send", Self::StreamSend),
     ];
+
+    /// The effects that use it.
+    #[must_use]
+    pub const fn kinds(self) -> EffectKinds {
+        match self {
+            Self::FsRead => EffectKinds::of(&[EffectKind::Shows, EffectKind::Lists]),
+            Self::FsWrite => EffectKinds::of(&[EffectKind::Writes]),
+            Self::ShellRun => EffectKinds::of(&[EffectKind::Runs]),
+            Self::NetFetch => EffectKinds::of(&[EffectKind::Connects, EffectKind::Searches]),
+            Self::SecretsHas => EffectKinds::of(&[EffectKind::UsesSecrets]),
+            Self::StreamSend => EffectKinds::of(&[EffectKind::Sends]),
+            Self::None => EffectKinds::of(&[]),
+        }
+    }
 }
+
+/// Locked tools whose name in a rule stands for their effect, whichever tool has it.
+const LOCKED: [(&str, EffectKinds); 9] = [
+    ("read", EffectKinds::of(&[EffectKind::Shows])),
+    ("grep", EffectKinds::of(&[EffectKind::Shows])),
+    ("glob", EffectKinds::of(&[EffectKind::Lists])),
+    ("write", EffectKinds::of(&[EffectKind::Writes])),
+    ("edit", EffectKinds::of(&[EffectKind::Writes])),
+    ("bash", EffectKinds::of(&[EffectKind::Runs])),
+    ("web_fetch", EffectKinds::of(&[EffectKind::Connects, EffectKind::Searches])),
+    ("web_search", EffectKinds::of(&[EffectKind::Searches])),
+    ("task", EffectKinds::of(&[EffectKind::Delegates])),
+];
 
 /// A rule's `permission`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permission {
+    /// A locked tool's effect, whichever tool has it.
+    Effect {
+        /// The tool's name.
+        name: &'static str,
+        /// Kinds of its effect.
+        kinds: EffectKinds,
+    },
     /// One tool, or one tool of one server.
     Tool(String),
     /// Tools of servers, by globs (X0-10).
@@ -86,6 +122,9 @@ impl Permission {
         if let Some((_, capability)) = Capability::NAMED.iter().find(|(name, _)| *name == text) {
             return Ok(Self::Capability(*capability));
         }
+        if let Some((name, kinds)) = LOCKED.iter().find(|(name, _)| *name == text) {
+            return Ok(Self::Effect { name, kinds: *kinds });
+        }
         let malformed = || PermissionError::Malformed(text.to_owned());
         let plain =
             |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
@@ -111,16 +150,26 @@ impl Permission {
     pub(super) fn tool(&self) -> Option<&str> {
         match self {
             Self::Tool(name) if !name.starts_with("mcp:") => Some(name),
-            Self::Tool(_) | Self::Mcp { .. } | Self::Capability(_) | Self::Any => None,
+            Self::Tool(_) | Self::Effect { .. } | Self::Mcp { .. } | Self::Capability(_) | Self::Any => None,
         }
     }
 
-    /// True if it is about a tool, or what that tool uses.
-    pub(super) fn covers(&self, called: &str, used: Capability) -> bool {
+    /// The server, if it is about tools of one that it names.
+    pub(super) fn server(&self) -> Option<&str> {
         match self {
-            Self::Any => true,
-            Self::Tool(name) => name == called,
-            Self::Capability(capability) => *capability == used,
+            Self::Tool(name) => name.strip_prefix("mcp:")?.split(':').next(),
+            Self::Mcp { server, .. } => Some(server.text()).filter(|server| !server.contains('*')),
+            Self::Effect { .. } | Self::Capability(_) | Self::Any => None,
+        }
+    }
+
+    /// True if it is about an effect of this kind of a tool's call.
+    pub(super) fn covers(&self, called: &str, kind: EffectKind, standing: EffectStanding) -> bool {
+        match self {
+            Self::Any => standing != EffectStanding::Reach,
+            Self::Effect { kinds, .. } => standing != EffectStanding::Reach && kinds.has(kind),
+            Self::Capability(capability) => capability.kinds().has(kind),
+            Self::Tool(name) => standing != EffectStanding::Reach && name == called,
             Self::Mcp { server, tool } => called
                 .strip_prefix("mcp:")
                 .and_then(|rest| rest.split_once(':'))

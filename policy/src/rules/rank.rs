@@ -37,7 +37,7 @@ impl Rank {
             pinned: Reverse(scope == RuleScope::Manifest && action == Action::Deny),
             is_default: scope == RuleScope::Default,
             permission: match permission {
-                Permission::Tool(_) => 0,
+                Permission::Effect { .. } | Permission::Tool(_) => 0,
                 Permission::Mcp { .. } => 1,
                 Permission::Capability(_) => 2,
                 Permission::Any => 3,

@@ -10,8 +10,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::effect::Effects;
 use crate::manifest::Manifest;
-use crate::need::CallNeeds;
 use crate::path::HostPath;
 use crate::shell::Line;
 use crate::tool::Subject;
@@ -28,8 +28,8 @@ pub struct CallFacts<'a> {
     pub subject: Subject,
     /// Its arguments, validated.
     pub args: &'a Value,
-    /// Needs, worked out from them: paths are resolved.
-    pub needs: &'a CallNeeds,
+    /// Effects, worked out from them: paths are resolved.
+    pub effects: &'a Effects,
     /// The workspace's first root.
     pub root: &'a HostPath,
     /// The manifest.
@@ -42,11 +42,11 @@ pub struct CallFacts<'a> {
 }
 
 impl<'a> CallFacts<'a> {
-    /// A call of `tool` with these arguments, which needs this, in a workspace with this first root. Its subject is that of a
+    /// A call of `tool` with these arguments, which has these effects, in a workspace with this first root. Its subject is that of a
     /// tool that says nothing of it, and all else is empty: for a host that tries its own [`Watchdog`].
     #[must_use]
-    pub fn new(tool: &'a str, args: &'a Value, needs: &'a CallNeeds, root: &'a HostPath) -> Self {
-        Self { tool, subject: Subject::default(), args, needs, root, manifest: None, session: "", line: None }
+    pub fn new(tool: &'a str, args: &'a Value, effects: &'a Effects, root: &'a HostPath) -> Self {
+        Self { tool, subject: Subject::default(), args, effects, root, manifest: None, session: "", line: None }
     }
 }
 
@@ -189,12 +189,12 @@ mod tests {
             FixedVerdict(Verdict::Ask(reason("a"))),
             FixedVerdict(Verdict::Deny(reason("d"))),
         );
-        let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
+        let (effects, root) = (Effects::default(), HostPath::from("/w"));
         let call = CallFacts {
             tool: "bash",
             subject: Subject::Execute,
             args: &Value::Null,
-            needs: &needs,
+            effects: &effects,
             root: &root,
             manifest: None,
             session: "s",

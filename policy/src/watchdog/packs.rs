@@ -20,10 +20,10 @@ use std::sync::OnceLock;
 
 use super::words::{self, PipedCommand};
 use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
-use crate::need::ShellNeed;
+use crate::effect::{DatabaseQuery, Effect, EffectKind, EffectKinds, Effects, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::shell::starts::{self, CommandStart, KnownWord};
-use crate::sql::{Dialect, SqlNeed};
+use crate::sql::Dialect;
 use crate::tool::Subject;
 
 pub use guard::{Guard, Pack};
@@ -78,33 +78,13 @@ impl Watchdog for Builtin {
         if let Some(faulty) = faulty() {
             return Verdict::Deny(Reason { rule: faulty.rule.to_owned(), text: faulty.to_string() });
         }
-        let programs = match &call.needs.shell {
-            Some(ShellNeed::CommandLine { line }) => {
-                // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
-                // understood; that is for whoever asked for it.
-                let cut = words::commands(line);
-                let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
-                verdict(&cut).stricter(verdict(&parsed))
-            }
-            Some(ShellNeed::Program { argv }) => {
-                verdict(&[PipedCommand::of(argv.iter().map(ToString::to_string).collect())])
-            }
-            None => match &call.needs.sql {
-                Some(sql) => statement(sql).stricter(unknown(call)),
-                None => unknown(call),
-            },
-        };
-        let touched = |touch: Touch| match touch {
-            Touch::Read => [&call.needs.read[..], &call.needs.read_below[..]].concat(),
-            Touch::Change => call.needs.write.clone(),
-        };
+        let each = call.effects.all().map(|effect| of_effect(effect, call));
+        let programs = each.fold(unknown(call), |strictest, one| one.stricter(strictest));
         let denies = |guard: &&Guard| match guard.on {
-            On::Path(touch, applies) => touched(touch).iter().any(|path| applies(&spelt(path, call.root))),
+            On::Path(touch, applies) => touched(call.effects, touch).any(|path| applies(&spelt(path, call.root))),
             On::Commands(_) => false,
         };
-        // Of a program `needs` names only where it starts.
-        let files = if call.needs.shell.is_some() { None } else { PACKS.iter().copied().flatten().find(denies) };
-        said(files).stricter(programs)
+        said(PACKS.iter().copied().flatten().find(denies)).stricter(programs)
     }
 
     fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
@@ -164,8 +144,47 @@ fn said(guard: Option<&Guard>) -> Verdict {
     }
 }
 
+/// Verdict on a program, a text that one is typed, or a statement.
+fn of_effect(effect: &Effect, call: &CallFacts<'_>) -> Verdict {
+    match effect {
+        Effect::Runs(ProgramRun::Line { line, .. }) => {
+            // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
+            // understood; that is for whoever asked for it.
+            let cut = words::commands(line);
+            let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
+            verdict(&cut).stricter(verdict(&parsed))
+        }
+        Effect::Runs(ProgramRun::Program { argv, .. }) => {
+            verdict(&[PipedCommand::of(argv.iter().map(ToString::to_string).collect())])
+        }
+        Effect::Runs(ProgramRun::Started { program, argv }) => {
+            Builtin.judge_start(program.as_bytes(), argv.iter().map(HostPath::as_bytes))
+        }
+        // Whoever reads it may be a shell.
+        Effect::Runs(ProgramRun::Typed { text, .. }) => verdict(&words::commands(text)),
+        Effect::Queries(query) => statement(query),
+        Effect::Shows(_)
+        | Effect::Lists(_)
+        | Effect::Writes { .. }
+        | Effect::Connects(_)
+        | Effect::Delegates { .. }
+        | Effect::Asks
+        | Effect::Notes(_)
+        | Effect::Serves(_)
+        | Effect::Uses(_) => Verdict::Allow,
+    }
+}
+
+/// The files that a call touches so.
+fn touched(effects: &Effects, touch: Touch) -> Box<dyn Iterator<Item = &HostPath> + '_> {
+    match touch {
+        Touch::Read => Box::new(effects.shown().map(FileScope::path)),
+        Touch::Change => Box::new(effects.written()),
+    }
+}
+
 /// A statement is what it would be for the database's own client.
-fn statement(sql: &SqlNeed) -> Verdict {
+fn statement(sql: &DatabaseQuery) -> Verdict {
     let client = match sql.dialect {
         Dialect::Sqlite => ["sqlite3", "db"],
         Dialect::Postgres => ["psql", "-c"],
@@ -179,10 +198,13 @@ fn statement(sql: &SqlNeed) -> Verdict {
 fn unknown(call: &CallFacts<'_>) -> Verdict {
     let ask = |text: String| Verdict::Ask(Reason { rule: "unknown-tool".to_owned(), text });
     // What a call changes is for rules to decide, if it is known.
-    if call.subject == Subject::Change && call.needs.asks.is_none() && call.needs.write.is_empty() {
+    let is_opaque = |effect: &Effect| matches!(effect, Effect::Serves(ServedRequest { words: None, .. }));
+    if call.subject == Subject::Change && call.effects.own.iter().all(is_opaque) {
         return ask(format!("no rule knows what `{}` does, and it may do more than read", call.tool));
     }
-    if call.subject.changes_nothing() && !call.needs.only_reads() {
+    let harmless = EffectKinds::of(&[EffectKind::Shows, EffectKind::Lists, EffectKind::Notes, EffectKind::Asks]);
+    let does_more = call.effects.own.iter().any(|effect| !harmless.has(effect.kind()) && !is_opaque(effect));
+    if call.subject.changes_nothing() && does_more {
         return ask(format!("`{}` does more than it says of itself, that it {}", call.tool, call.subject));
     }
     Verdict::Allow
@@ -330,15 +352,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::need::CallNeeds;
 
-    /// Verdict on a call with such needs.
-    fn verdict_of(subject: Subject, needs: &CallNeeds) -> Verdict {
+    /// Verdict on a call with such effects.
+    fn verdict_of(subject: Subject, effects: &Effects) -> Verdict {
         Builtin.judge(&CallFacts {
             tool: "t",
             subject,
             args: &Value::Null,
-            needs,
+            effects,
             root: &"/w".into(),
             manifest: None,
             session: "s",
@@ -354,8 +375,7 @@ mod tests {
     }
 
     fn line(line: &str) -> Verdict {
-        let shell = Some(ShellNeed::CommandLine { line: line.to_owned() });
-        verdict_of(Subject::Execute, &CallNeeds { shell, ..CallNeeds::default() })
+        verdict_of(Subject::Execute, &Effects::of(Effect::Runs(ProgramRun::shell(line, "/w".into()))))
     }
 
     fn denied_by(text: &str) -> Option<String> {
@@ -365,8 +385,8 @@ mod tests {
     fn touches(touch: Touch, path: &str) -> Option<String> {
         let path = crate::path::normalize(&"/w".into(), &path.into()).expect("a path");
         rule(match touch {
-            Touch::Read => verdict_of(Subject::Read, &CallNeeds { read: vec![path], ..CallNeeds::default() }),
-            Touch::Change => verdict_of(Subject::Edit, &CallNeeds { write: vec![path], ..CallNeeds::default() }),
+            Touch::Read => verdict_of(Subject::Read, &Effects::default().showing(path)),
+            Touch::Change => verdict_of(Subject::Edit, &Effects::default().writing(path)),
         })
     }
 
@@ -469,11 +489,11 @@ mod tests {
     /// X0-19: what no rule knows is asked about, unless it only reads.
     #[test]
     fn x0_19_an_unknown_tool_is_asked_about() {
-        let nothing = CallNeeds::default();
+        let nothing = Effects::default();
         let asked = |verdict| matches!(verdict, Verdict::Ask(Reason { rule, .. }) if rule == "unknown-tool");
         assert!(asked(verdict_of(Subject::Change, &nothing)));
         assert_eq!(verdict_of(Subject::Search, &nothing), Verdict::Allow);
-        let writes = CallNeeds { write: vec!["/w/x".into()], ..CallNeeds::default() };
+        let writes = Effects::default().writing("/w/x");
         assert_eq!(verdict_of(Subject::Create, &writes), Verdict::Allow);
         assert!(asked(verdict_of(Subject::Search, &writes)), "it does more than it says");
     }

@@ -253,6 +253,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::LeadsOut { .. }
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
+        | OpenError::NeverMatches { .. }
         | OpenError::NotTrusted { .. }
         | OpenError::OtherProject { .. }
         | OpenError::NoLongerTrusted { .. }

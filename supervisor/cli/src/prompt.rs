@@ -16,6 +16,12 @@ use tokio::io::unix::AsyncFd;
 
 /// The line that asks. Enter alone is a no.
 const ASKS: &str = "allow? once, always, reject [reject]: ";
+/// The line that asks where more may be allowed.
+const ASKS_WIDER: &str = "allow? once, always, wider, reject [reject]: ";
+/// Between two screens of a question.
+const MORE: &str = "callgate: there is more of it; press Enter to see it ";
+/// Terminals with fewer rows are not paged.
+const ROWS_LEAST: usize = 8;
 /// Before the questions of an agent.
 const ASKED: &str = "callgate: the agent asks you; what you type is given to it\n";
 /// How soon a terminal that another question is on is looked at again.
@@ -48,23 +54,46 @@ async fn ask(question: &Question) -> Option<Answer> {
     let shown = shown::question(question, columns(&terminal));
     // What was typed before it was asked is no answer to it.
     tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
-    write!(withdrawn.terminal, "\n{shown}{ASKS}").ok()?;
+    let asks = if question.wider.is_some() { ASKS_WIDER } else { ASKS };
+    page(&mut withdrawn, &terminal, &shown).await?;
+    write!(withdrawn.terminal, "{asks}").ok()?;
     let answer = loop {
         let line = line(&terminal).await;
         match line.as_deref().map(str::trim) {
             Some("o" | "once" | "y" | "yes") => break Answer::Once,
             Some("a" | "always") => break Answer::Always,
+            Some("w" | "wider") if question.wider.is_some() => break Answer::Wider,
             Some("" | "r" | "reject" | "n" | "no" | "q") => break Answer::Reject,
             // An end of file (X3-3), which leaves the line as it is.
             None => {
                 writeln!(withdrawn.terminal).ok()?;
                 break Answer::Reject;
             }
+            Some(_) if question.wider.is_some() => {
+                write!(withdrawn.terminal, "type `once`, `always`, `wider` or `reject`: ").ok()?;
+            }
             Some(_) => write!(withdrawn.terminal, "type `once`, `always` or `reject`: ").ok()?,
         }
     };
     withdrawn.answered = true;
     Some(answer)
+}
+
+/// Prints a text, a screen at a time where it is longer than one: nothing of it scrolls away unseen.
+async fn page(withdrawn: &mut Withdrawn<'_>, terminal: &AsyncFd<File>, text: &str) -> Option<()> {
+    let rows = tcgetwinsize(terminal.get_ref()).map_or(0, |size| usize::from(size.ws_row));
+    // A terminal that says no size is not waited for.
+    let most = if rows < ROWS_LEAST { usize::MAX } else { rows - 2 };
+    let lines: Vec<&str> = text.lines().collect();
+    writeln!(withdrawn.terminal).ok()?;
+    for (number, screen) in lines.chunks(most.min(lines.len().max(1))).enumerate() {
+        if number > 0 {
+            write!(withdrawn.terminal, "{MORE}").ok()?;
+            line(terminal).await?;
+        }
+        screen.iter().try_for_each(|line| writeln!(withdrawn.terminal, "{line}")).ok()?;
+    }
+    Some(())
 }
 
 /// Asks questions, one after the other.

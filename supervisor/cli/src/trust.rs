@@ -43,7 +43,7 @@ fn all(out: &mut Vec<u8>, all: &[Trusted], json: bool) -> std::io::Result<()> {
         let path = trusted.canonical_path.to_string();
         writeln!(out, "{}  since {}, {lasts}", path.escape_debug(), trusted.granted_at)?;
         for approval in trusted.approvals.iter() {
-            writeln!(out, "  always: {} {}", escaped(&approval.tool), approval.key.to_string().escape_debug())?;
+            writeln!(out, "  always: {} {}", escaped(&approval.tool), approval.to_string().escape_debug())?;
         }
     }
     Ok(())

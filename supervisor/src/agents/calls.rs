@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use callgate_policy::effect::Effects;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::failure::ErrorCode;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
@@ -231,7 +231,7 @@ impl Session {
         let bad = |reason: String| CallError::Arguments(format!("argument `csv_path`: {reason}"));
         let given: HostPath = serde_json::from_value(args["csv_path"].clone()).map_err(|e| bad(e.to_string()))?;
         let path = normalize(&self.root(), &given).map_err(|e| bad(e.to_string()))?;
-        let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
+        let needs = Effects::default().showing(path.clone());
         let grant = self.check(&needs)?;
         let work = CallWork::Tool { name: csv_tasks::NAME.to_owned(), paths: vec![path], limit: 0 };
         let mut plan = compile::call(

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use callgate_policy::effect::ProgramRun;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::manifest::Agent;
-use callgate_policy::need::ShellNeed;
 use callgate_policy::path::HostPath;
 use callgate_policy::remarks::remarks;
 use serde_json::{Map, Value, json};
@@ -126,7 +126,7 @@ struct Life {
 
 impl Session {
     /// Rights in force for an agent, and the program that runs it, if one does.
-    pub(crate) fn part_for_agent(&self, name: &str) -> Result<(EffectiveSet, Option<ShellNeed>), CallError> {
+    pub(crate) fn part_for_agent(&self, name: &str) -> Result<(EffectiveSet, Option<ProgramRun>), CallError> {
         let agent = self.subagent(name)?;
         let own = self.part_of_agent(name).ok_or_else(|| self.no_subagent(name))?;
         let own = own.map_err(|error| not_started(name, &with_causes(&error)))?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use callgate_policy::effect::ProgramRun;
 use callgate_policy::envelope::Changes;
-use callgate_policy::need::ShellNeed;
 use callgate_policy::remarks::remarks;
 use callgate_worker::protocol::ProgramEnd;
 
@@ -32,7 +32,7 @@ pub(super) async fn run_program(
     prompt: String,
     service: Option<Arc<AgentService>>,
 ) -> Result<Answered, String> {
-    if let Some(ShellNeed::Program { argv }) =
+    if let Some(ProgramRun::Program { argv, .. }) =
         argv.first().map(|program| started(&[program.as_str().into()], &child.root()))
         && let Some(why) = argv.first().and_then(|program| child.chosen_by_calls(program))
     {

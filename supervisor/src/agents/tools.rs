@@ -10,7 +10,6 @@ use super::task::{key, listed};
 use crate::bounds::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
 use crate::registry::acts::{AgentsAct, Delegation};
 use crate::registry::executor::{Executor, HostTool};
-use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
 
 /// By which a subagent reads what its parent sends it.
@@ -111,7 +110,7 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
         let tool = Tool::written(name, (&about, &parameters, output), Executor::Host(HostTool::Delegate(how)))?;
         let key = key.clone();
         // As `task`: what subagents change, they change in their own sessions.
-        Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| {
+        Ok(tool.subject(Subject::Delegate).side_by_side().approval_key(move |args: &Value| {
             // A yes to fewer tools, or to one file, is none to others.
             let more = ["csv_path", "allowed_tools"].iter().filter_map(|name| args.get(name));
             more.fold(key(args), |key, value| format!("{key}: {value}"))

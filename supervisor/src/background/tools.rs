@@ -6,7 +6,6 @@ use callgate_policy::tool::Subject;
 
 use crate::registry::acts::BackgroundAct;
 use crate::registry::executor::{Executor, HostTool};
-use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
 
 const WAIT: &str = "Reads what a task of exec_shell has printed since it was last read. With `wait` it returns when the task has \
@@ -133,8 +132,7 @@ pub(crate) fn tools() -> Result<Vec<Tool>, RegistryError> {
             .side_by_side()
             .ungated(),
         background(BackgroundAct::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))
-            .subject(Subject::Execute)
-            .kin(&[Kin::Bash]),
+            .subject(Subject::Execute),
         background(BackgroundAct::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))
             .subject(Subject::Note)
             .ungated(),

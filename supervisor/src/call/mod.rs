@@ -29,12 +29,12 @@ mod versions;
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
+use callgate_policy::effect::{Effect, Effects};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Coerced, Denial, Deprecation, Layer, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::tool::Subject;
@@ -96,7 +96,9 @@ struct Ready<'a> {
 pub(crate) struct Checked<'a> {
     pub(crate) tool: &'a Tool,
     pub(crate) args: Value,
-    pub(crate) needs: CallNeeds,
+    pub(crate) effects: Effects,
+    /// The key that its tool derives from the arguments (S1-13), if it has one.
+    pub(crate) key: Option<String>,
     pub(crate) grant: CallGrant,
     /// Rights in force for a declared tool: its part of the session's.
     pub(crate) own: Option<EffectiveSet>,
@@ -110,8 +112,6 @@ pub(crate) struct Checked<'a> {
     pub(crate) secured: Option<Secured>,
     /// Facts that its worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
-    /// Subject of the call.
-    pub(crate) subject: Subject,
 }
 
 impl Session {
@@ -324,17 +324,18 @@ impl Session {
             effective,
             servers: self.manifest.as_ref().map_or(&none, |manifest| &manifest.lsp),
         };
-        let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
+        let mut prepared = tool.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Program(ProgramTool::Declared(_)) => Some(self.part_for(tool)?),
             Executor::Host(HostTool::Delegate(how)) => {
                 let agent = self.agent_of(*how, &args)?;
                 let (own, runner) = self.part_for_agent(&agent)?;
-                args["subagent_type"] = agent.into();
+                args["subagent_type"] = agent.clone().into();
                 // What is read before an agent starts is read by this session.
-                self.check(&CallNeeds { shell: None, ..prepared.needs.clone() })?;
+                self.check(&prepared.effects)?;
+                prepared.effects.own.insert(0, Effect::Delegates { agent, task: task_of(&args) });
                 // The model starts it, with what it says: rules, watchdogs and people see it as they see what a shell starts.
-                prepared.needs.shell = runner;
+                prepared.effects.implied.extend(runner.map(Effect::Runs));
                 Some(own)
             }
             Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) => None,
@@ -342,21 +343,21 @@ impl Session {
         let grant = match &own {
             // What agents are started for is no need of theirs.
             Some(own) if tool.executor.delegation().is_some() => {
-                let needs = CallNeeds { shell: prepared.needs.shell.clone(), ..CallNeeds::default() };
-                own.check(&needs).map_err(denied)?
+                let runner = prepared.effects.implied.iter().filter(|effect| matches!(effect, Effect::Runs(_)));
+                own.check(&Effects { implied: runner.cloned().collect(), ..Effects::default() }).map_err(denied)?
             }
-            Some(own) => own.check(&prepared.needs).map_err(denied)?,
-            None => self.check(&prepared.needs)?,
+            Some(own) => own.check(&prepared.effects).map_err(denied)?,
+            None => self.check(&prepared.effects)?,
         };
         // Whatever its line says, and whatever is made of it: the kernel holds a restricted shell to reading.
-        let runs = prepared.needs.shell.is_some();
+        let runs = prepared.effects.run().is_some();
         let grant = if runs && self.gate.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.gate.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        let Prepared { needs, work, credentials, secured, mut told, subject, .. } = prepared;
-        let subject = subject.unwrap_or(tool.subject);
+        let Prepared { effects, work, credentials, secured, mut told, .. } = prepared;
+        let key = tool.key_of.as_ref().map(|key_of| key_of(&args)).filter(|key| !key.is_empty());
         told.extend(of_surface);
-        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject })
+        Ok(Checked { tool, args, effects, key, grant, own, work, timeout, root, credentials, secured, told })
     }
 
     /// Reason why there is no tool of this name.
@@ -485,13 +486,13 @@ impl Session {
     }
 
     /// Layer 1.
-    pub(crate) fn check(&self, needs: &CallNeeds) -> Result<CallGrant, CallError> {
+    pub(crate) fn check(&self, effects: &Effects) -> Result<CallGrant, CallError> {
         #[cfg(feature = "ablation")]
         #[allow(clippy::disallowed_methods, reason = "a test build lacks the capability check")]
         if let Some(everything) = callgate_policy::effective::everything().filter(|_| self.lacks(Layer::Capability)) {
-            return everything.check(needs).map_err(denied);
+            return everything.check(effects).map_err(denied);
         }
-        self.effective.check(needs).map_err(denied)
+        self.effective.check(effects).map_err(denied)
     }
 
     /// The workspace's roots are what they were.
@@ -524,4 +525,15 @@ fn unknown(registry: &Registry, name: &str) -> CallError {
     }
     let known = registry.names().into_iter().map(str::to_owned).collect();
     CallError::UnknownTool { name: name.to_owned(), known }
+}
+
+/// Task of a call that has a subagent work: what it is told, or all arguments where others decide what it does as well.
+fn task_of(args: &Value) -> String {
+    let others = args.as_object().into_iter().flatten();
+    let others =
+        others.filter(|(name, _)| !matches!(name.as_str(), "prompt" | "subagent_type" | "type" | "background"));
+    match args["prompt"].as_str() {
+        Some(prompt) if others.count() == 0 => prompt.to_owned(),
+        _ => args.to_string(),
+    }
 }

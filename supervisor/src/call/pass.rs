@@ -1,7 +1,7 @@
 //! Layer 2 of a session's calls: what a call is goes before the gate, with its plan, and what comes back may be carried out.
 
 use callgate_policy::call_grant::CallGrant;
-use callgate_policy::need::CallNeeds;
+use callgate_policy::effect::Effects;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, CallRules};
@@ -85,11 +85,7 @@ impl Session {
 
     /// The gate of a program that the host starts past the tools: what a rule denies to programs is denied to it, and nobody is
     /// asked.
-    pub(super) fn pass_of_host(
-        &self,
-        about: (&CallNeeds, &HostPath),
-        plan: CallPlan,
-    ) -> Result<ApprovedPlan, CallError> {
+    pub(super) fn pass_of_host(&self, about: (&Effects, &HostPath), plan: CallPlan) -> Result<ApprovedPlan, CallError> {
         self.gate.pass_of_host(about, &self.effective, plan)
     }
 
@@ -101,7 +97,7 @@ impl Session {
 
     /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
     async fn line_of(&self, checked: &Checked<'_>) -> Result<Option<Line>, CallError> {
-        let Some(command) = checked.needs.command_line() else { return Ok(None) };
+        let Some(command) = checked.effects.command_line() else { return Ok(None) };
         if !self.gate.looks_at_lines(checked.tool) {
             return Ok(None);
         }
@@ -119,27 +115,26 @@ impl Session {
         line: Option<&'a Line>,
         of_agent: Option<&'a Result<RuleSet, OpenError>>,
     ) -> Case<'a> {
-        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = checked;
+        let Checked { tool, args, effects, key, root, own, credentials, told, .. } = checked;
         Case {
             tool,
             args,
-            needs,
+            effects,
+            key: key.as_deref(),
             root,
             shell_dir: self.sandbox.shell_dir.as_ref().unwrap_or(root),
             line,
-            work: work.as_ref(),
             effective: &self.effective,
             own: own.as_ref(),
             of_agent,
             credentials,
             told,
-            subject: *subject,
         }
     }
 
     /// The plan of a call that runs in the sandbox, with what its sub-policy leaves.
     fn plan_of(&self, checked: &Checked<'_>, judged: &Judged<'_>) -> Result<Planned, CallError> {
-        let Checked { tool, needs, grant, own, work, timeout, secured, .. } = checked;
+        let Checked { tool, effects, grant, own, work, timeout, secured, .. } = checked;
         let Some(work) = work.clone() else { return Ok(Planned::default()) };
         let bounds = self.sandbox.bounds.within(&tool.limits);
         let plan = compile::call(grant, &self.sandbox.facts, CallSpec { work, bounds, timeout: *timeout })?;
@@ -152,7 +147,7 @@ impl Session {
         }
         if let Some(network) = &mut plan.network {
             network.secured.clone_from(secured);
-            network.past_session = needs.sql.is_some();
+            network.past_session = effects.query().is_some();
         }
         Ok((Some(plan), places))
     }

@@ -3,8 +3,8 @@
 //! The two are joined by streams that the supervisor makes and hands on. It reads none of them: what a server says is parsed in the
 //! worker, which can read what the call may and do nothing else.
 
+use callgate_policy::effect::{Effect, Effects, FileScope};
 use callgate_policy::failure::ErrorCode;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
@@ -76,7 +76,7 @@ impl Session {
             .ok()
             .and_then(|path| callgate_policy::path::normalize(&root, &path).ok())
             .ok_or_else(|| CallError::Arguments("argument `path` names no file".to_owned()))?;
-        let needs = CallNeeds { read: vec![path.clone()], read_below: vec![root.clone()], ..CallNeeds::default() };
+        let needs = Effects::default().showing(path.clone()).and(Effect::Shows(FileScope::Tree(root.clone())));
         let grant = self.check(&needs)?;
         let work = CallWork::Tool { name: NAME.to_owned(), paths: vec![path, root], limit };
         let mut bounds = self.sandbox.bounds;

@@ -1,7 +1,7 @@
 //! Starting a program past the tools: what `callgate run` does.
 
+use callgate_policy::effect::{Effect, Effects};
 use callgate_policy::envelope::{Metadata, ResultEnvelope};
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, CallWork};
@@ -110,7 +110,7 @@ impl Session {
         (stdio, agents): (Stdio, Option<OfAgent>),
         recording: &mut Recording,
     ) -> Result<Program, CallError> {
-        let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
+        let needs = Effects::of(Effect::Runs(started(&argv, &working_dir)));
         let grant = self.check(&needs)?;
         let work = CallWork::program(argv, working_dir.clone());
         let spec = CallSpec { work, bounds: self.sandbox.bounds, timeout: FOREVER };

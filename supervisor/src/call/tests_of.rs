@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use callgate_policy::need::CallNeeds;
+use callgate_policy::effect::Effects;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
@@ -39,7 +39,7 @@ impl Session {
 
     /// True if a worker finds a file there.
     async fn is_readable(&self, path: HostPath) -> Result<bool, CallError> {
-        let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
+        let needs = Effects::default().showing(path.clone());
         let Ok(grant) = self.check(&needs) else { return Ok(false) };
         let args = json!({ "path": path, "byte_length": 1 });
         let work = CallWork::Tool { name: "read".to_owned(), paths: vec![path], limit: 16 };

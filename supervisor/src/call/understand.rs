@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
+use callgate_policy::effect::Effects;
 use callgate_policy::failure::ErrorCode;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::CallWork;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
@@ -81,8 +81,7 @@ impl Session {
             let source = std::io::Error::other("this session is for one call; open one for many");
             return Err(CallError::Output { what, source });
         }
-        let grant =
-            self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
+        let grant = self.effective.check(&Effects::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
         let work = CallWork::Tool { name: name.to_owned(), paths: Vec::new(), limit: 0 };
         let mut bounds = self.sandbox.bounds;
         (bounds.memory, bounds.cpu) = (bounds.memory.min(MEMORY), bounds.cpu.min(TIMEOUT));

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use callgate_policy::approval::ApprovalKey;
+use callgate_policy::approval::Wider;
+use callgate_policy::effect::{Effect, Effects, FileScope, ProgramRun};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::manifest::Credential;
-use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::CallWork;
-use callgate_policy::rules::{Decision, RuleSet, SubPolicyReport};
+use callgate_policy::rules::commands::{self, Begin};
+use callgate_policy::rules::{Act, CommandPart, Decision, EffectStanding, JudgedEffect, RuleSet, SubPolicyReport};
 use callgate_policy::shell::Line;
-use callgate_policy::tool::Subject;
 use callgate_tools::database::CONNECTION;
-use serde_json::{Map, json};
+use serde_json::Map;
 
-use super::people;
 use crate::open_error::OpenError;
 use crate::registry::Tool;
 
@@ -24,9 +22,10 @@ use crate::registry::Tool;
 pub(crate) struct Case<'a> {
     pub(crate) tool: &'a Tool,
     pub(crate) args: &'a serde_json::Value,
-    pub(crate) needs: &'a CallNeeds,
+    pub(crate) effects: &'a Effects,
+    /// The key that its tool derives from the arguments (S1-13), if it has one.
+    pub(crate) key: Option<&'a str>,
     pub(crate) root: &'a HostPath,
-    pub(crate) work: Option<&'a CallWork>,
     /// Directory in which shells start that do not say.
     pub(crate) shell_dir: &'a HostPath,
     /// Its command line, if it has one that somebody looks at.
@@ -41,70 +40,106 @@ pub(crate) struct Case<'a> {
     pub(crate) told: &'a Map<String, serde_json::Value>,
     /// Rules in the session of the agent that it starts, if it starts one.
     pub(crate) of_agent: Option<&'a Result<RuleSet, OpenError>>,
-    /// Subject of the call.
-    pub(crate) subject: Subject,
 }
 
-impl Case<'_> {
-    /// Subject of the call: what its tool is, but of a database that it changes.
-    pub(super) fn subject(&self) -> Subject {
-        match &self.needs.sql {
-            Some(sql) if sql.changes() => Subject::Mutate,
-            Some(_) | None => self.subject,
-        }
-    }
-
+impl<'a> Case<'a> {
     /// Its arguments with all else that decides what it does: a person says yes to that. A connection to a database has its password
-    /// and is shown to nobody; the alias stands for it.
+    /// and is shown to nobody; the effects name the database.
     pub(crate) fn whole(&self) -> serde_json::Value {
         let mut args = self.args.clone();
         if let serde_json::Value::Object(args) = &mut args {
             let shown = self.told.iter().filter(|(name, _)| *name != CONNECTION);
             args.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
-            if let Some(sql) = &self.needs.sql {
-                args.insert("database".to_owned(), sql.database.clone().into());
-            }
         }
         args
     }
 
-    /// The key under which an answer is kept (S1-13): what makes a call another one for a person, and nothing else. How long it
-    /// may take does not.
-    pub(super) fn key(&self) -> ApprovalKey {
-        let of_digest = |shown: &str| ApprovalKey::of_digest(shown, &people::digest_of(shown));
-        if let Some(sql) = &self.needs.sql {
-            let (tool, database) = (sql.dialect.tool(), &sql.database);
-            // Who lets a database be read says so of each statement that reads, and of no other.
-            let reads = !sql.changes() && self.needs.write.is_empty();
-            let all = || ApprovalKey::of_text(&format!("{tool} {database}: whatever reads"));
-            let this = || of_digest(&format!("{tool} {database}: {} {}", sql.statement.text, self.args));
-            return reads.then(all).flatten().unwrap_or_else(this);
-        }
-        if let Some(key_of) = &self.tool.key_of {
-            let text = key_of(self.args);
-            return ApprovalKey::of_text(&text).unwrap_or_else(|| of_digest(&text));
-        }
-        let working_dir = match self.work {
-            Some(CallWork::Program { working_dir, .. }) => working_dir,
-            Some(CallWork::Tool { .. }) | None => self.root,
-        };
-        if let (Some(line), Some(input)) = (self.needs.command_line(), self.tool.input_of(self.args)) {
-            // What a program reads may be what it does: a yes to `python3` with one script is none to another.
-            return of_digest(&json!([line, input]).to_string()).in_directory(working_dir, self.root);
-        }
-        match &self.needs.shell {
-            Some(ShellNeed::CommandLine { line }) => ApprovalKey::of_command(line, working_dir, self.root)
-                .unwrap_or_else(|| of_digest(line).in_directory(working_dir, self.root)),
-            Some(ShellNeed::Program { argv }) => {
-                // A server of a language is the same program for each file.
-                let read = &self.needs.read;
-                let shown = if read.is_empty() { json!(argv) } else { json!([argv, read]) };
-                of_digest(&shown.to_string()).in_directory(working_dir, self.root)
+    /// Its effects with their parts, as rules compare them. A text that a rule looks for and that is in none of the commands of a line
+    /// is one more part, if `has_phrase` says so.
+    pub(super) fn judged(&self, has_phrase: impl Fn(&CommandPart, &[CommandPart]) -> bool) -> Vec<JudgedEffect<'a>> {
+        let own = self.effects.own.iter().map(|effect| (effect, EffectStanding::Own));
+        let implied = self.effects.implied.iter().map(|effect| (effect, EffectStanding::Implied));
+        let judged = |(effect, standing): (&'a Effect, EffectStanding)| {
+            let judged = JudgedEffect::new(effect, standing);
+            if let Effect::Runs(run @ (ProgramRun::Program { .. } | ProgramRun::Line { .. })) = effect {
+                return judged.with(self.acts_of(run, &has_phrase));
             }
-            None if self.subject == Subject::Change => of_digest(&self.args.to_string()),
-            None => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(|| of_digest(&self.args.to_string())),
+            judged
+        };
+        own.chain(implied).map(judged).collect()
+    }
+
+    /// Parts of a program that starts: its commands, and what it reads.
+    fn acts_of(&self, run: &'a ProgramRun, has_phrase: &dyn Fn(&CommandPart, &[CommandPart]) -> bool) -> Vec<Act<'a>> {
+        let commands = match run {
+            ProgramRun::Program { argv, .. } => CommandPart::of_argv(&words(argv)),
+            ProgramRun::Line { line, .. } => self.line.and_then(commands::parts).map(|mut parts| {
+                let line = CommandPart::of_text(line);
+                if has_phrase(&line, &parts) {
+                    parts.push(line);
+                }
+                parts
+            }),
+            ProgramRun::Started { .. } | ProgramRun::Typed { .. } => None,
+        };
+        // A line that nobody looks at is for those rules alone that are about all of them.
+        let unseen = if run.line().is_some() && self.line.is_none() { Act::WholeLine } else { Act::UnknownCommand };
+        let directory = run.directory().unwrap_or(self.root);
+        // Its tool has chosen the directory of a program, and not the call.
+        let usual = if run.line().is_some() { self.shell_dir } else { directory };
+        let begin = Begin { directory, usual, root: self.root };
+        let mut acts: Vec<Act<'a>> = match commands.map(|parts| commands::beginning_in(parts, begin)) {
+            Some(parts) if !parts.is_empty() => {
+                let fed = |part: CommandPart| if run.input().is_some() { part.fed() } else { part };
+                parts.into_iter().map(fed).map(Act::Command).collect()
+            }
+            Some(_) | None => vec![unseen],
+        };
+        acts.extend(run.input().map(Act::Input));
+        acts
+    }
+
+    /// More than exactly this call that a person may choose to allow.
+    pub(super) fn wider(&self) -> Option<Wider> {
+        if let Some(key) = self.key {
+            return Some(Wider::Key { text: key.to_owned() });
+        }
+        match &self.effects.own[..] {
+            [Effect::Queries(query)] if !query.changes() => {
+                Some(Wider::Reads { database: format!("{} {}", query.dialect.tool(), query.database) })
+            }
+            [Effect::Connects(to)] => Some(Wider::Host { host: to.host.clone(), port: to.port }),
+            own => self.directory_of(own),
         }
     }
+
+    /// The directory that holds all files of a call which only reads and writes files.
+    fn directory_of(&self, own: &[Effect]) -> Option<Wider> {
+        let parent = |path: &HostPath| path.as_path().parent().map(|parent| HostPath::from(parent.to_owned()));
+        let directory = |effect: &Effect| {
+            if let Effect::Shows(FileScope::File(path))
+            | Effect::Lists(FileScope::File(path))
+            | Effect::Writes { path, .. } = effect
+            {
+                parent(path)
+            } else if let Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) = effect {
+                Some(path.clone())
+            } else {
+                None
+            }
+        };
+        let first = directory(own.first()?)?;
+        let is_one = own.iter().all(|effect| directory(effect).as_ref() == Some(&first));
+        let mut kinds: Vec<_> = own.iter().map(Effect::kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        is_one.then_some(Wider::Directory { path: first, kinds })
+    }
+}
+
+/// Words of an argument vector, as rules compare them.
+pub(super) fn words(argv: &[HostPath]) -> Vec<String> {
+    argv.iter().map(ToString::to_string).collect()
 }
 
 /// Facts known of a call, however it ends: an error says it too (C-18).

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use callgate_policy::approval::ApprovalKey;
+use callgate_policy::approval::Approvals;
+use callgate_policy::effect::{Effect, ProgramRun};
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
 use callgate_policy::watchdog::{ExecFacts, Verdict};
@@ -15,7 +16,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::confine::AsyncChannel;
 use crate::gate::Watchdogs;
-use crate::gate::people::{People, Question, digest_of};
+use crate::gate::decide::key_of;
+use crate::gate::people::{Approvable, People, Question, ShownEffect, digest_of};
 
 /// Who answers for a session.
 pub(crate) struct Watch {
@@ -65,35 +67,35 @@ impl Watch {
             Verdict::Deny(reason) => Some(reason.told()),
             Verdict::Ask(reason) => {
                 let why = reason.told();
+                let started = Effect::Runs(ProgramRun::Started { program: program.clone(), argv: argv.clone() });
+                let key = key_of(&started);
+                let about = Approvable { effects: vec![key.clone()], wider: None };
+                let answered = |kept: &Approvals| kept.cover([(&started, key.clone())], (EXEC, None));
+                if answered(&self.people.approvals()).is_some() {
+                    return None;
+                }
                 // It is stopped where it starts: what it is cannot change while a person looks at it.
-                let asked = self.people.ask(self.question(&program, &argv, why.clone()), || true).await;
-                asked.err().map(|none| none.text(&why))
+                let question = self.question((&program, &argv), &started, why.clone());
+                self.people.ask(question, about, answered, || true).await.err().map(|none| none.text(&why))
             }
         }
     }
 
-    fn question(&self, program: &HostPath, argv: &[HostPath], why: String) -> Question {
+    fn question(&self, (program, argv): (&HostPath, &[HostPath]), started: &Effect, why: String) -> Question {
         let arguments = json!({ "program": program, "argv": argv });
         // All that there is to be approved of: the file cannot be exchanged any more.
-        let shown = arguments.to_string();
-        let digest = digest_of(&shown);
+        let digest = digest_of(&arguments.to_string());
         Question {
             session: self.session.clone(),
             agent: self.agent.clone(),
-            tool: "exec".to_owned(),
-            kind: "execute".to_owned(),
             why: vec![why],
-            reads: Vec::new(),
-            writes: Vec::new(),
-            hosts: Vec::new(),
-            credentials: Vec::new(),
-            argv: Vec::new(),
-            commands: None,
-            reach: Vec::new(),
-            key: ApprovalKey::of_digest(&shown, &digest),
+            effects: vec![ShownEffect::new(started)],
             kept_for: self.people.kept_for(),
-            arguments,
             digest,
+            ..Question::new(EXEC, "execute", arguments)
         }
     }
 }
+
+/// Name in place of a tool's, where a program starts.
+const EXEC: &str = "exec";

@@ -15,7 +15,7 @@ pub(crate) use case::{Case, Known};
 pub(crate) use decide::{Gate, Judged};
 pub use decide::{Preview, interaction_required};
 pub(crate) use halt::Halt;
-pub use people::{Answer, Approver, Asked, Question};
+pub use people::{Answer, Approver, Asked, Question, ShownEffect};
 pub(crate) use places::GrantedPlaces;
 pub use program::{WatchdogProgram, WatchdogProgramError};
 pub(crate) use watchdogs::Watchdogs;

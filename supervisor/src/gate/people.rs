@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy};
+use callgate_policy::approval::{Approval, ApprovalScope, Approvals, EffectKey, GrantedBy, Wider};
+use callgate_policy::effect::{Effect, EffectKind};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallPlan;
 use serde::Serialize;
@@ -40,35 +41,49 @@ pub struct Question {
     pub arguments: Value,
     /// Reasons why it is asked: the rule, the watchdog, or that nothing allows it.
     pub why: Vec<String>,
-    /// Files that it reads, and directories that it reads all of.
-    pub reads: Vec<String>,
-    /// Files that it changes.
-    pub writes: Vec<String>,
-    /// Hosts that it connects to.
-    pub hosts: Vec<String>,
+    /// Effects of the call, the most dangerous first. None is left out.
+    pub effects: Vec<ShownEffect>,
     /// Headers with a secret that callgate adds to its requests, or could add, each with the host that it is for. The values are not
     /// here.
     pub credentials: Vec<String>,
-    /// The program that starts, with its arguments.
-    pub argv: Vec<String>,
-    /// Each command of its command line, variables that it sets and files that the shell writes, where the line could be
-    /// taken apart.
-    pub commands: Option<Vec<String>>,
     /// Places that a program may read and change besides, if it is one.
     pub reach: Vec<String>,
-    /// Key for which an "always" would be kept (S1-13).
-    pub key: ApprovalKey,
-    /// And for how long (S1-18).
+    /// Effects that [`Answer::Wider`] would allow besides, in words; `None` if there is nothing wider to choose.
+    pub wider: Option<String>,
+    /// For how long an "always" would be kept (S1-18).
     pub kept_for: ApprovalScope,
     /// Digest of the canonical arguments, the plan and the program that starts, SHA-256 in hexadecimal: an answer is
     /// for these.
     pub digest: String,
 }
 
+/// An effect as a person is shown it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ShownEffect {
+    /// Its kind.
+    pub kind: EffectKind,
+    /// The effect in words.
+    pub text: String,
+    /// True if the call does something else by it.
+    pub is_implied: bool,
+    /// Commands of a command line, variables that it sets and files that the shell writes; empty for anything else, `None` for a line
+    /// that could not be taken apart.
+    pub parts: Option<Vec<String>>,
+}
+
+impl ShownEffect {
+    /// An effect without parts.
+    #[must_use]
+    pub fn new(effect: &Effect) -> Self {
+        Self { kind: effect.kind(), text: effect.to_string(), is_implied: false, parts: Some(Vec::new()) }
+    }
+}
+
 impl Question {
     /// A question about a call of `tool`, with all else empty: for a host that tries its own [`Approver`].
     #[must_use]
-    pub fn new(tool: impl Into<String>, kind: impl Into<String>, arguments: Value, key: ApprovalKey) -> Self {
+    pub fn new(tool: impl Into<String>, kind: impl Into<String>, arguments: Value) -> Self {
         Self {
             session: String::new(),
             agent: None,
@@ -76,18 +91,46 @@ impl Question {
             kind: kind.into(),
             arguments,
             why: Vec::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            hosts: Vec::new(),
+            effects: Vec::new(),
             credentials: Vec::new(),
-            argv: Vec::new(),
-            commands: None,
             reach: Vec::new(),
-            key,
+            wider: None,
             kept_for: ApprovalScope::Session,
             digest: String::new(),
         }
     }
+}
+
+/// The most lines of effects that a person is shown, and how wide one is taken to be, columns: of a call with more nobody is asked, for
+/// nobody would see all of it.
+const EFFECT_LINES: usize = 300;
+const COLUMNS: usize = 70;
+/// Columns of a character that is shown as its number, at most.
+const ESCAPED: usize = 10;
+
+impl Question {
+    /// True if a person can be shown all effects of the call.
+    fn is_shown_whole(&self) -> bool {
+        let width = |line: &str| {
+            line.chars()
+                .map(|c| if c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' { 1 } else { ESCAPED })
+                .sum::<usize>()
+        };
+        let lines = |text: &str| text.split('\n').map(|line| 1 + width(line) / COLUMNS).sum::<usize>();
+        let of_effect = |effect: &ShownEffect| {
+            lines(&effect.text) + effect.parts.iter().flatten().map(|part| lines(part)).sum::<usize>()
+        };
+        self.effects.iter().map(of_effect).sum::<usize>() <= EFFECT_LINES
+    }
+}
+
+/// Effects that an answer is kept for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Approvable {
+    /// Keys of the effects that are shown.
+    pub(crate) effects: Vec<EffectKey>,
+    /// More that a person may choose.
+    pub(crate) wider: Option<Wider>,
 }
 
 /// Answer of a person.
@@ -97,9 +140,11 @@ impl Question {
 pub enum Answer {
     /// This call.
     Once,
-    /// And every call with this key, as long as the session lasts (S1-17), or the project's manifest stays what it is (S1-18):
-    /// [`Question::kept_for`].
+    /// And every call with exactly these effects, as long as the session lasts (S1-17), or the project's manifest stays what it is
+    /// (S1-18): [`Question::kept_for`]. A rule that denies, or one that asks and says more, comes before it.
     Always,
+    /// As [`Answer::Always`], with what [`Question::wider`] says besides.
+    Wider,
     /// Not this call.
     Reject,
 }
@@ -136,6 +181,8 @@ pub(crate) enum NoAnswer {
     Rejected,
     /// A person said yes to what is no longer what would run (X3-3).
     Changed,
+    /// There is more of it than a person can be shown.
+    TooLong,
 }
 
 impl NoAnswer {
@@ -146,6 +193,7 @@ impl NoAnswer {
             Self::TooLate(patience) => format!("{why}; nobody answered within {patience:?}"),
             Self::Rejected => "a person said no".to_owned(),
             Self::Changed => "what was approved has changed since".to_owned(),
+            Self::TooLong => format!("{why}; it is too long for a person to be shown all of it"),
         }
     }
 }
@@ -153,7 +201,7 @@ impl NoAnswer {
 /// Who said yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Yes {
-    /// By now, for this key, in this session or in one of the project's before.
+    /// By now, in this session or in one of the project's before.
     Kept(ApprovalScope),
     /// Just now.
     Now { by: String, answer: Answer },
@@ -201,31 +249,45 @@ impl People {
         if self.project.is_some() { ApprovalScope::Project } else { ApprovalScope::Session }
     }
 
-    /// Scope in which somebody has said yes for this key.
-    pub(crate) fn has_said_yes(&self, tool: &str, key: &ApprovalKey) -> Option<ApprovalScope> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).map(|approval| approval.scope)
+    /// Approvals that are kept.
+    pub(crate) fn approvals(&self) -> MutexGuard<'_, Approvals> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks, unless the answer is there by the time that it is this question's turn. `holds` tells whether what would run is
     /// still what the question shows. A yes to anything else is void, and is kept for nothing.
-    pub(crate) async fn ask(&self, question: Question, holds: impl Fn() -> bool) -> Result<Yes, NoAnswer> {
+    pub(crate) async fn ask(
+        &self,
+        question: Question,
+        about: Approvable,
+        answered: impl Fn(&Approvals) -> Option<ApprovalScope>,
+        holds: impl Fn() -> bool,
+    ) -> Result<Yes, NoAnswer> {
         if self.approvers.is_empty() {
             return Err(NoAnswer::Nobody);
         }
+        if !question.is_shown_whole() {
+            return Err(NoAnswer::TooLong);
+        }
         let _turn = self.turn.lock().await;
-        if let Some(scope) = self.has_said_yes(&question.tool, &question.key) {
+        let said = answered(&self.approvals());
+        if let Some(scope) = said {
             return if holds() { Ok(Yes::Kept(scope)) } else { Err(NoAnswer::Changed) };
         }
         let question = Arc::new(question);
         let ask = |approver: &dyn Approver| approver.ask(Arc::clone(&question));
-        match tokio::time::timeout(self.patience, self.first(ask, |_, _| true)).await {
+        // A wider answer to what offers none is no answer.
+        let fits = |_: &str, answer: &Answer| *answer != Answer::Wider || about.wider.is_some();
+        match tokio::time::timeout(self.patience, self.first(ask, fits)).await {
             Err(_elapsed) => Err(NoAnswer::TooLate(self.patience)),
             Ok(None) => Err(NoAnswer::Nobody),
             Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
             Ok(Some(_)) if !holds() => Err(NoAnswer::Changed),
             Ok(Some((by, answer))) => {
-                if answer == Answer::Always {
-                    self.keep(&question);
+                match answer {
+                    Answer::Always => self.keep(&question.tool, Approvable { wider: None, ..about.clone() }),
+                    Answer::Wider => self.keep(&question.tool, about.clone()),
+                    Answer::Once | Answer::Reject => {}
                 }
                 Ok(Yes::Now { by, answer })
             }
@@ -268,10 +330,11 @@ impl People {
         !self.approvers.is_empty()
     }
 
-    fn keep(&self, question: &Question) {
+    fn keep(&self, tool: &str, Approvable { effects, wider }: Approvable) {
         let approval = Approval {
-            tool: question.tool.clone(),
-            key: question.key.clone(),
+            tool: tool.to_owned(),
+            effects,
+            wider,
             granted_at: now(),
             granted_by: GrantedBy::User,
             scope: self.kept_for(),
@@ -283,7 +346,7 @@ impl People {
             // The person will be asked again in the next session, which loses nothing but their time.
             tracing::warn!(error = &error as &dyn std::error::Error, "an approval could not be kept for the project");
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.approvals();
         kept.keep(approval);
         if let Some(recorder) = &self.recorder
             && let Err(error) = recorder.keep_approvals(kept.iter().filter(|kept| kept.scope == ApprovalScope::Session))
@@ -343,7 +406,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use callgate_policy::approval::KeyScope;
+    use callgate_policy::effect::ProgramRun;
     use serde_json::json;
 
     use super::*;
@@ -393,9 +456,17 @@ mod tests {
         }
     }
 
-    fn question(key: &str) -> Question {
-        let key = ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact, directory: None };
-        Question { session: "s".to_owned(), ..Question::new("bash", "execute", json!({}), key) }
+    fn question() -> Question {
+        Question { session: "s".to_owned(), ..Question::new("bash", "execute", json!({})) }
+    }
+
+    fn key(line: &str) -> EffectKey {
+        EffectKey::of(&Effect::Runs(ProgramRun::shell(line, "/w".into())), str::to_owned)
+    }
+
+    fn answered(approvals: &Approvals, line: &str) -> Option<ApprovalScope> {
+        let effect = Effect::Runs(ProgramRun::shell(line, "/w".into()));
+        approvals.cover([(&effect, key(line))], ("bash", None))
     }
 
     fn ask(people: &People, keys: &[&str]) -> Vec<Result<Yes, NoAnswer>> {
@@ -403,10 +474,32 @@ mod tests {
         runtime.block_on(async {
             let mut said = Vec::new();
             for key in keys {
-                said.push(people.ask(question(key), || true).await);
+                let about = Approvable { effects: vec![self::key(key)], wider: None };
+                said.push(people.ask(question(), about, |kept| answered(kept, key), || true).await);
             }
             said
         })
+    }
+
+    /// E8: a call of which a person could not be shown all is not asked about, and what they could be shown is.
+    #[test]
+    fn e8_what_cannot_be_shown_whole_is_not_asked() {
+        let with = |parts: usize, text: &str| {
+            let effect = ShownEffect::new(&Effect::Runs(ProgramRun::shell(text, "/w".into())));
+            let parts = Some((0..parts).map(|number| format!("true {number}")).collect());
+            Question { effects: vec![ShownEffect { parts, ..effect }], ..question() }
+        };
+        assert!(with(200, "true").is_shown_whole());
+        for long in [with(400, "true"), with(0, &"true\n".repeat(100_000)), with(0, &"\u{202e}".repeat(5000))] {
+            assert!(!long.is_shown_whole());
+        }
+        let person = Says::new(Some(Answer::Once), 0);
+        let people = People::new(vec![person.clone()], LONG, None);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said = |asked| runtime.block_on(people.ask(asked, Approvable::default(), |_| None, || true));
+        assert_eq!(said(with(400, "true")), Err(NoAnswer::TooLong));
+        assert_eq!(person.times(), 0);
+        assert!(said(with(2, "true")).is_ok(), "the control");
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -434,12 +527,12 @@ mod tests {
         let patience = Duration::from_millis(20);
         let people = People::new(vec![Says::new(Some(Answer::Always), 60_000)], patience, None);
         assert_eq!(ask(&people, &["k"]), [Err(NoAnswer::TooLate(patience))]);
-        assert!(people.has_said_yes("bash", &question("k").key).is_none());
+        assert!(answered(&people.approvals(), "k").is_none());
     }
 
-    /// S1-14, S1-17: an answer that is kept is asked for once for each key; a no is never kept.
+    /// S1-14, S1-17: an answer that is kept is asked for once for the same effects; a no is never kept, nor is a wider one that was not offered.
     #[test]
-    fn always_is_kept_for_its_key() {
+    fn always_is_kept_for_its_effects() {
         let always = Says::new(Some(Answer::Always), 0);
         let people = People::new(vec![always.clone()], LONG, None);
         let said = ask(&people, &["k", "k", "other"]);
@@ -451,5 +544,7 @@ mod tests {
         let no = Says::new(Some(Answer::Reject), 0);
         ask(&People::new(vec![no.clone()], LONG, None), &["k", "k"]);
         assert_eq!(no.times(), 2);
+        let wider = Says::new(Some(Answer::Wider), 0);
+        assert_eq!(ask(&People::new(vec![wider], LONG, None), &["k"]), [Err(NoAnswer::Nobody)]);
     }
 }

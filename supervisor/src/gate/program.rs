@@ -134,10 +134,11 @@ impl WatchdogProgram {
 
     /// Asks it about a call.
     pub(super) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let CallFacts { tool, subject, args, manifest, session, line, needs: _, root: _, .. } = *call;
+        let CallFacts { tool, subject, args, manifest, session, line, effects, root: _, .. } = *call;
         let manifest = manifest.map(Manifest::to_json);
         let mut question =
             json!({ "tool": tool, "subject": subject, "args": args, "manifest": manifest, "session": session });
+        question["effects"] = effects.all().map(|effect| json!(effect)).collect();
         if let Some(line) = line.filter(|_| self.wants.lines) {
             question["commands"] = json!(commands::shown(line));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::need::{CallNeeds, ShellNeed};
+use callgate_policy::effect::{Effect, Effects, ProgramRun};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::profile::Profile;
@@ -115,11 +115,8 @@ impl Prepare for Bash {
             None => context.shell_dir.clone(),
             Some(_) => context.path_argument(args, "working_dir")?,
         };
-        let mut needs =
-            CallNeeds { shell: Some(ShellNeed::CommandLine { line: command.to_owned() }), ..CallNeeds::default() };
-        // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).
-        needs.read.push(working_dir.clone());
+        let effects = Effects::of(Effect::Runs(ProgramRun::shell(command, working_dir.clone())));
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(effects, Some(CallWork::program(argv, working_dir)), timeout))
     }
 }

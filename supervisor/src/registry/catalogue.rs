@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callgate_policy::effect::EffectKinds;
 use callgate_policy::manifest::{Agent, Net};
 use callgate_policy::tool::Subject;
 use callgate_tools::web::{azure, rlm};
@@ -41,6 +42,14 @@ impl Registry {
     pub fn further() -> Result<Vec<String>, RegistryError> {
         let configured = configured().map(str::to_owned);
         Ok(tools()?.into_iter().map(|tool| tool.name).chain(configured).collect())
+    }
+
+    /// Kinds of the effects of all tools outside the lock, by their names: rules are about them also where they are not offered.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn kinds_of_further() -> Result<BTreeMap<String, EffectKinds>, RegistryError> {
+        Ok(tools()?.into_iter().map(|tool| (tool.name, tool.does)).collect())
     }
 
     /// Adds `azure_devops`, for an organization.

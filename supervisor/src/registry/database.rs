@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use callgate_policy::databases::{DatabasePlace, DatabaseServer};
+use callgate_policy::effect::{self, Effect, EffectKind, Effects, WriteKind};
 use callgate_policy::limit::Limits;
-use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::CallWork;
 use callgate_policy::profile;
-use callgate_policy::sql::{Dialect, SqlKind, SqlNeed, Statement};
+use callgate_policy::sql::{Dialect, SqlKind, Statement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
 use callgate_tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
@@ -51,7 +51,8 @@ fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result
     let worker = WorkerTool::new(Query(dialect)).first(First::Statement(dialect));
     let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker));
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
-    Ok(tool.subject(Subject::Query).limits(limits))
+    let kinds = [EffectKind::Queries, EffectKind::Writes];
+    Ok(tool.subject(Subject::Query).does(&kinds).limits(limits))
 }
 
 /// One statement, by one kind of database.
@@ -69,30 +70,31 @@ impl Prepare for Query {
         // What the profile refuses needs nothing.
         let changes = statement.kind == SqlKind::Changes && context.profile.database == profile::Database::Mutations;
         let output = args.get("output_path").map(|_| context.path_argument(args, "output_path")).transpose()?;
-        let mut needs = CallNeeds { write: output.iter().cloned().collect(), ..CallNeeds::default() };
+        let (dialect, alias) = (self.0, database.alias.clone());
+        let query = effect::DatabaseQuery { dialect, database: alias.clone(), statement };
+        let mut effects = Effects::of(Effect::Queries(query));
+        let made = output.iter().map(|path| Effect::Writes { path: path.clone(), how: WriteKind::Create });
+        effects.own.extend(made);
         let (mut paths, mut told_of, mut log) = (Vec::new(), None, false);
         match &database.at {
             DatabasePlace::File(file) => {
                 let file = normalize(context.root, &HostPath::from(PathBuf::from(file)));
                 let file = file.map_err(|error| bad("database", error.to_string()))?;
-                need_file(&mut needs, &file, changes);
+                need_file(&mut effects, &file, changes);
                 log = changes || context.effective.allows_read(&beside(&file, "-wal"));
                 paths.push(file);
             }
             DatabasePlace::Server(server) => {
-                needs.hosts.push(HostNeed { host: server.host.clone(), port: server.port });
+                effects = effects.by(Effect::Connects(effect::HostConnection::new(server.host.clone(), server.port)));
                 told_of = Some(connection_to(server));
             }
         }
         paths.extend(output.clone());
-        let (dialect, alias) = (self.0, database.alias.clone());
-        let connection = Connection { dialect, database: alias.clone(), changes, server: told_of, log };
+        let connection = Connection { dialect, database: alias, changes, server: told_of, log };
         let connection = serde_json::to_value(connection).map_err(|error| bad("database", error.to_string()))?;
-        needs.sql = Some(SqlNeed { dialect, database: alias, statement, output: output.clone() });
         let work = CallWork::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
-        let subject = Some(if changes { Subject::Mutate } else { Subject::Query });
-        Ok(Prepared { told, subject, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
+        Ok(Prepared { told, ..Prepared::new(effects, Some(work), Some(TIMEOUT)) })
     }
 }
 
@@ -114,14 +116,14 @@ fn asked(args: &Value) -> Option<Statement> {
 }
 
 /// The file, and what SQLite keeps beside it.
-fn need_file(needs: &mut CallNeeds, file: &HostPath, changes: bool) {
+fn need_file(effects: &mut Effects, file: &HostPath, changes: bool) {
     let beside = ["-journal", "-wal", "-shm"].map(|suffix| beside(file, suffix));
     if changes {
-        needs.write.push(file.clone());
-        needs.write.extend(beside);
+        let all = std::iter::once(file.clone()).chain(beside);
+        effects.implied.extend(all.map(|path| Effect::Writes { path, how: WriteKind::Write }));
     } else {
-        needs.read.push(file.clone());
-        needs.read_if_granted.extend(beside);
+        effects.implied.push(Effect::Shows(effect::FileScope::File(file.clone())));
+        effects.consulted.extend(beside);
     }
 }
 

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callgate_policy::need::CallNeeds;
+use callgate_policy::effect::{Effect, Effects};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::plan::env::is_fixed;
@@ -291,13 +291,13 @@ impl Declared {
 impl Prepare for Declared {
     fn prepare(&self, _args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let working_dir = context.root.clone();
-        let needs = CallNeeds { shell: Some(started(&self.command, &working_dir)), ..CallNeeds::default() };
+        let effects = Effects::default().by(Effect::Runs(started(&self.command, &working_dir)));
         let mut argv = self.command.clone();
         if let (Some(program), Some(found)) = (argv.first_mut(), &self.found) {
             program.clone_from(found);
         }
         let work = CallWork::program(argv, working_dir);
-        Ok(Prepared::new(needs, Some(work), None))
+        Ok(Prepared::new(effects, Some(work), None))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::need::{CallNeeds, ShellNeed};
+use callgate_policy::effect::{Effect, Effects, ProgramRun};
 use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::bash::shell_argv;
 use super::executor::{Executor, ProgramTool};
-use super::kin::Kin;
 use super::prepare::{Context, INPUT, InvalidArgument, Prepare, Prepared, input};
 use super::{RegistryError, Tool};
 use crate::bounds::FOREVER;
@@ -114,7 +113,7 @@ pub(super) fn exec_shell() -> Result<Tool, RegistryError> {
         (DESCRIPTION, SCHEMA, OUTPUT),
         Executor::Program(ProgramTool::Interactive(Arc::new(ExecShell))),
     );
-    Ok(tool.subject(Subject::Execute).requires(requires).kin(&[Kin::Bash]))
+    Ok(tool.subject(Subject::Execute).requires(requires))
 }
 
 /// A time that a call asks for, within bounds.
@@ -170,13 +169,15 @@ impl Prepare for ExecShell {
         }
         let command = args["command"].as_str().unwrap_or_default();
         let argv = shell_argv(command)?;
-        let shell = Some(ShellNeed::CommandLine { line: command.to_owned() });
-        let mut needs = CallNeeds { shell, ..CallNeeds::default() };
-        // A directory outside what may be read is not a place to start in (A10).
-        let working_dir = context.shell_dir.clone();
-        needs.read.push(working_dir.clone());
+        let directory = context.shell_dir.clone();
+        let input = call.stdin.filter(|input| !input.is_empty()).map(str::to_owned);
+        let effects = Effects::of(Effect::Runs(ProgramRun::Line {
+            line: command.to_owned(),
+            directory: directory.clone(),
+            input,
+        }));
         let timeout = time(args, TIMES).or(call.is_in_background.then_some(FOREVER));
-        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(effects, Some(CallWork::program(argv, directory)), timeout))
     }
 }
 

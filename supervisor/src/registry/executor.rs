@@ -4,15 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use callgate_policy::effect::{Effect, Effects, ProgramRun};
 use callgate_policy::manifest::Credential;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::sql::Dialect;
 use callgate_tools::database::sql;
 use serde_json::{Value, json};
 
 use super::acts::{AgentsAct, BackgroundAct, Delegation, Hosted};
 use super::declared::Declared;
-use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst, ReadsDocument};
+use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadFirst, ReadsDocument, input};
 use super::searches::Searches;
 
 /// Process that carries a tool's calls out.
@@ -202,10 +202,41 @@ impl Executor {
             Self::Program(ProgramTool::Declared(tool)) => tool.prepare(args, context),
             Self::Host(HostTool::Delegate(Delegation::Csv)) => {
                 let path = context.path_argument(args, "csv_path")?;
-                Ok(Prepared::new(CallNeeds { read: vec![path], ..CallNeeds::default() }, None, None))
+                Ok(Prepared::new(Effects::default().showing(path), None, None))
             }
-            Self::Host(_) => Ok(Prepared::new(CallNeeds::default(), None, None)),
+            Self::Host(host) => Ok(Prepared::new(effects_of_host(host, args), None, None)),
         }
+    }
+}
+
+/// Effects of a call that the host answers, as far as its arguments say them.
+fn effects_of_host(host: &HostTool, args: &Value) -> Effects {
+    let notes = |what: &str| Effects::of(Effect::Notes(what.to_owned()));
+    match host {
+        HostTool::Session(Hosted::Todo) => notes("list of what is to be done"),
+        HostTool::Session(Hosted::Plan) => notes("plan"),
+        HostTool::Session(Hosted::Question) => Effects::of(Effect::Asks),
+        HostTool::Session(Hosted::Skill) => {
+            Effects::of(Effect::Notes(format!("skill {}", args["name"].as_str().unwrap_or_default())))
+        }
+        HostTool::Session(Hosted::ToolSearch) => notes("list of tools"),
+        HostTool::Background(BackgroundAct::Interact) => {
+            let text = input(args).unwrap_or_default().to_owned();
+            let to = args["task_id"].as_str().unwrap_or_default().to_owned();
+            let closes = args["close_stdin"].as_bool() == Some(true);
+            // Without input it only waits.
+            if text.is_empty() && !closes {
+                notes("programs in the background")
+            } else {
+                Effects::of(Effect::Runs(ProgramRun::Typed { to, text }))
+            }
+        }
+        HostTool::Background(BackgroundAct::Wait | BackgroundAct::Cancel | BackgroundAct::List) => {
+            notes("programs in the background")
+        }
+        HostTool::Agents(_) => notes("subagents"),
+        // What they do is known once it is known who does it.
+        HostTool::Delegate(_) | HostTool::Handler(_) => Effects::default(),
     }
 }
 

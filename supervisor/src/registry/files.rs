@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use callgate_policy::effect::{Effect, EffectKind, Effects, FileScope, WriteKind};
 use callgate_policy::limit::Limits;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::CallWork;
@@ -13,7 +13,6 @@ use callgate_tools::{CONTRACTS, Contract, Needs, Outside, note as note_tool, rea
 use serde_json::Value;
 
 use super::executor::{Executor, Then, WorkerTool};
-use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
 
@@ -24,12 +23,18 @@ pub(super) fn tool(contract: &'static Contract) -> Result<Tool, RegistryError> {
     let worker = WorkerTool::new(OfFiles { name: contract.name, needs: files.needs });
     // A PDF is text as well, to some surfaces.
     let worker = if contract.name == read_tool::CONTRACT.name { worker.then(Then::Pdf) } else { worker };
-    let tool = file_tool(contract, worker)?;
-    let tool = if matches!(files.needs, Needs::Read | Needs::Search) { tool.side_by_side() } else { tool };
-    let Some(Outside { subject, kin, memory, timeout }) = files.outside else { return Ok(tool) };
-    let kin = kin.iter().map(|name| Kin::of_name(name).ok_or_else(|| bad(format!("`{name}` has no kin"))));
-    let tool = tool.subject(subject).kin(&kin.collect::<Result<Vec<_>, _>>()?);
-    let tool = tool.limits(Limits { memory, ..Limits::default() });
+    let kinds: &[EffectKind] = match files.needs {
+        Needs::Read => &[EffectKind::Shows],
+        Needs::Write => &[EffectKind::Writes],
+        Needs::Change => &[EffectKind::Writes, EffectKind::Shows],
+        Needs::Search => &[EffectKind::Shows, EffectKind::Lists],
+        Needs::List => &[EffectKind::Lists],
+    };
+    let tool = file_tool(contract, worker)?.does(kinds);
+    let tool =
+        if matches!(files.needs, Needs::Read | Needs::Search | Needs::List) { tool.side_by_side() } else { tool };
+    let Some(Outside { subject, memory, timeout }) = files.outside else { return Ok(tool) };
+    let tool = tool.subject(subject).limits(Limits { memory, ..Limits::default() });
     Ok(match timeout {
         Some(timeout) => tool.timeout(timeout),
         None => tool,
@@ -48,7 +53,7 @@ pub(super) fn create() -> Result<Tool, RegistryError> {
 
 /// `note` (S2-20): add to the workspace's notes.
 pub(super) fn note() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&note_tool::CONTRACT, WorkerTool::new(Note))?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit]))
+    Ok(file_tool(&note_tool::CONTRACT, WorkerTool::new(Note))?.subject(Subject::Edit).does(&[EffectKind::Writes]))
 }
 
 /// Requirement of a tool that may read any file of the workspace.
@@ -81,16 +86,18 @@ struct OfFiles {
 
 impl Prepare for OfFiles {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-        if self.needs == Needs::Search {
-            return search(self.name, args, context);
+        if matches!(self.needs, Needs::Search | Needs::List) {
+            return search(self.name, self.needs, args, context);
         }
         let path = context.path_argument(args, "path")?;
-        let (read, write) = match self.needs {
-            Needs::Read => (vec![path.clone()], Vec::new()),
-            Needs::Write => (Vec::new(), vec![path.clone()]),
-            Needs::Change | Needs::Search => (vec![path.clone()], vec![path.clone()]),
+        let how = if self.name == write_tool::CREATE { WriteKind::Create } else { WriteKind::Write };
+        let writes = || Effect::Writes { path: path.clone(), how };
+        let effects = match self.needs {
+            Needs::Write => Effects::of(writes()),
+            Needs::Change => Effects::of(writes()).showing(path.clone()),
+            Needs::Read | Needs::Search | Needs::List => Effects::default().showing(path.clone()),
         };
-        Ok(prepared(self.name, CallNeeds { read, write, ..CallNeeds::default() }, path, context))
+        Ok(prepared(self.name, effects, path, context))
     }
 }
 
@@ -99,24 +106,27 @@ struct Note;
 impl Prepare for Note {
     fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = HostPath::from(context.root.as_path().join(note_tool::FILE));
-        let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
-        Ok(prepared("note", needs, path, context))
+        Ok(prepared("note", Effects::default().writing(path.clone()), path, context))
     }
 }
 
 /// Files above a search that say which files it leaves out, as ripgrep reads it.
 const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"];
 
-/// A search needs all that was granted of a tree.
-fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+/// A search needs all that was granted of a tree. One that shows lines tells the names of their files as well.
+fn search(name: &str, needs: Needs, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
     let path = if args.get("path").is_some() { context.path_argument(args, "path")? } else { context.root.clone() };
     let above = path.as_path().ancestors().skip(1);
-    let ignore = above.flat_map(|dir| IGNORE_FILES.map(|name| HostPath::from(PathBuf::from(dir).join(name)))).collect();
-    let needs = CallNeeds { read_below: vec![path.clone()], read_if_granted: ignore, ..CallNeeds::default() };
-    Ok(prepared(name, needs, path, context))
+    let consulted =
+        above.flat_map(|dir| IGNORE_FILES.map(|name| HostPath::from(PathBuf::from(dir).join(name)))).collect();
+    let tree = || FileScope::Tree(path.clone());
+    let shows = (needs == Needs::Search).then(|| Effect::Shows(tree()));
+    let own = shows.into_iter().chain([Effect::Lists(tree())]).collect();
+    let effects = Effects { own, consulted, ..Effects::default() };
+    Ok(prepared(name, effects, path, context))
 }
 
-fn prepared(name: &str, needs: CallNeeds, path: HostPath, context: &Context<'_>) -> Prepared {
+fn prepared(name: &str, effects: Effects, path: HostPath, context: &Context<'_>) -> Prepared {
     let work = CallWork::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
-    Prepared::new(needs, Some(work), None)
+    Prepared::new(effects, Some(work), None)
 }

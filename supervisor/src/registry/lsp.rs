@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, EffectKind, Effects, FileScope};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::LanguageServer;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -20,7 +20,6 @@ use callgate_tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_READY, SE
 use serde_json::{Map, Value, json};
 
 use super::executor::{Executor, ProgramTool};
-use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool, files};
 
@@ -38,7 +37,7 @@ pub(super) fn lsp() -> Result<Tool, RegistryError> {
     let texts = (CONTRACT.description, CONTRACT.schema, CONTRACT.output);
     let tool = Tool::bundled(NAME, texts, Executor::Program(ProgramTool::Server(Arc::new(Lsp))));
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
-    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
+    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).does(&[EffectKind::Runs, EffectKind::Shows]))
 }
 
 struct Lsp;
@@ -52,12 +51,12 @@ impl Prepare for Lsp {
         })?;
         let argv: Vec<HostPath> = server.command.iter().map(|word| HostPath::from(word.as_str())).collect();
         let working_dir = context.root.clone();
-        let shell = Some(started(&argv, &working_dir));
-        let needs =
-            CallNeeds { read: vec![path], read_below: vec![working_dir.clone()], shell, ..CallNeeds::default() };
+        let effects = Effects::of(Effect::Runs(started(&argv, &working_dir)))
+            .showing(path)
+            .and(Effect::Shows(FileScope::Tree(working_dir.clone())));
         let told = told(&name, &server);
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        let prepared = Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout);
+        let prepared = Prepared::new(effects, Some(CallWork::program(argv, working_dir)), timeout);
         Ok(Prepared { told, ..prepared })
     }
 }

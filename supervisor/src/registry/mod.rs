@@ -15,8 +15,7 @@ mod exec_shell;
 pub(crate) mod executor;
 mod files;
 pub(crate) mod hosted;
-pub(crate) mod kin;
-mod layers;
+pub(crate) mod layers;
 mod lifecycle;
 mod lsp;
 mod patch;
@@ -34,6 +33,7 @@ mod web;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callgate_policy::effect::EffectKinds;
 use callgate_policy::envelope::Deprecation;
 use callgate_policy::profile::{Database, FileWrite, Profile};
 use callgate_policy::sql::Dialect;
@@ -52,7 +52,6 @@ pub(crate) use exec_shell::{ShellCall, refuse_two_inputs, time};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Executor, First, HostTool, ProgramTool, Then};
 pub use hosted::{Skill, SkillLeftOut, Skills};
-pub(crate) use kin::Kin;
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
@@ -130,9 +129,9 @@ impl Registry {
         Self { tools, left_out: self.left_out.clone() }
     }
 
-    /// Subject of each tool, by the name that rules have for it.
-    pub(crate) fn subjects(&self) -> BTreeMap<String, Subject> {
-        self.tools.iter().map(|tool| (tool.rule_name(), tool.subject)).collect()
+    /// Kinds of the effects of each tool, by the name that rules have for it.
+    pub(crate) fn kinds(&self) -> BTreeMap<String, EffectKinds> {
+        self.tools.iter().map(|tool| (tool.rule_name(), tool.does)).collect()
     }
 
     /// Keeps only the tools that a profile offers (S4-1): the others are not there, whatever else is said of them (C-7).

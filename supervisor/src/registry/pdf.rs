@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, EffectKind, Effects};
 use callgate_policy::limit::Limits;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -17,7 +17,6 @@ use callgate_tools::{HEAD, read::PDF};
 use serde_json::{Map, Value, json};
 
 use super::executor::{Executor, ProgramTool};
-use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, ReadsDocument, started};
 use super::{RegistryError, Tool, Understood, files};
 
@@ -78,7 +77,7 @@ pub(crate) fn read_pdf() -> Result<Tool, RegistryError> {
     let texts = (DESCRIPTION, SCHEMA, OUTPUT);
     let tool = Tool::bundled("read_pdf", texts, Executor::Program(ProgramTool::Document(Arc::new(ReadPdf))));
     let limits = Limits { memory: Some(MEMORY), output: Some(TEXT), ..Limits::default() };
-    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
+    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).does(&[EffectKind::Shows]))
 }
 
 /// The arguments of `read_pdf` for a call of `read` that was told to look for PDFs.
@@ -112,10 +111,10 @@ impl Prepare for ReadPdf {
         }
         // It is absolute, so that it is no option.
         argv.extend([path.clone(), HostPath::from("-")]);
-        let shell = Some(started(&argv, context.root));
-        let needs = CallNeeds { read: vec![path], shell, ..CallNeeds::default() };
+        // The program can do nothing but read, and nobody else has chosen it.
+        let effects = Effects::default().showing(path).by(Effect::Runs(started(&argv, context.root)));
         let work = CallWork::program(argv, context.shell_dir.clone());
-        Ok(Prepared::new(needs, Some(work), Some(TIMEOUT)))
+        Ok(Prepared::new(effects, Some(work), Some(TIMEOUT)))
     }
 }
 

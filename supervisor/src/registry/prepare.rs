@@ -1,23 +1,22 @@
-//! Needs and work of a call, from its arguments.
+//! Effects and work of a call, from its arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, Effects, ProgramRun};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::manifest::{Credential, LanguageServer};
-use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::profile::Profile;
-use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use super::databases::Databases;
 
 /// How a tool turns validated arguments into work for the sandbox.
 pub(crate) trait Prepare: Send + Sync {
-    /// Needs of the call, and the work that it runs.
+    /// Effects of the call, and the work that it runs.
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
 }
 
@@ -91,7 +90,7 @@ impl Context<'_> {
 /// A call, ready to be checked.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub(crate) needs: CallNeeds,
+    pub(crate) effects: Effects,
     /// `None` for what does not run in the sandbox.
     pub(crate) work: Option<CallWork>,
     /// Asked for by the call itself.
@@ -102,13 +101,11 @@ pub(crate) struct Prepared {
     pub(crate) secured: Option<Secured>,
     /// Facts that the worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
-    /// Subject of the call, if it is not its tool's.
-    pub(crate) subject: Option<Subject>,
 }
 
 impl Prepared {
-    pub(super) fn new(needs: CallNeeds, work: Option<CallWork>, timeout: Option<Duration>) -> Self {
-        Self { needs, work, timeout, credentials: Vec::new(), secured: None, told: Map::new(), subject: None }
+    pub(super) fn new(effects: Effects, work: Option<CallWork>, timeout: Option<Duration>) -> Self {
+        Self { effects, work, timeout, credentials: Vec::new(), secured: None, told: Map::new() }
     }
 }
 
@@ -133,21 +130,21 @@ impl Prepare for Argv {
             return Err(bad("they make no command that can be started".to_owned()));
         }
         let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
-        let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
+        let effects = Effects::of(Effect::Runs(started(&argv, context.shell_dir)));
         let work = CallWork::program(argv, context.shell_dir.clone());
-        Ok(Prepared::new(needs, Some(work), None))
+        Ok(Prepared::new(effects, Some(work), None))
     }
 }
 
-/// The need of a program: one that is named by a path is compared with grants by its absolute path.
-pub(crate) fn started(argv: &[HostPath], working_dir: &HostPath) -> ShellNeed {
+/// The start of a program: one that is named by a path is compared with grants by its absolute path.
+pub(crate) fn started(argv: &[HostPath], working_dir: &HostPath) -> ProgramRun {
     let mut argv = argv.to_vec();
     if let Some(program) = argv.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
         && let Ok(path) = normalize(working_dir, program)
     {
         *program = path;
     }
-    ShellNeed::Program { argv }
+    ProgramRun::program(argv, working_dir.clone())
 }
 
 /// The names of the argument that is a program's input (X2-1, X2-3).

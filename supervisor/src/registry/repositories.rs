@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
+use callgate_policy::effect::{Effect, EffectKind, Effects, FileScope, HostConnection, ProgramRun, WriteKind};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::executor::{Executor, ProgramTool, Then, WorkerTool};
 use super::files::file_tool;
-use super::kin::Kin;
 use super::prepare::{Argv, Context, InvalidArgument, Prepare, Prepared};
 use super::{Origin, RegistryError, Tool};
 
@@ -34,10 +33,16 @@ pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
         let worker = WorkerTool::new(Look { tool: contract.name });
         let worker = if contract.name == diagnostics::NAME { worker.then(Then::Versions) } else { worker };
         let tool = file_tool(contract, worker)?.subject(Subject::Search).side_by_side();
-        // The others tell names and numbers of a whole tree, and no lines.
-        Ok(if contract.name == "git_diff" { tool.kin(&[Kin::Read]) } else { tool })
+        let kinds: &[EffectKind] =
+            if shows_lines(contract.name) { &[EffectKind::Shows, EffectKind::Lists] } else { &[EffectKind::Lists] };
+        Ok(tool.does(kinds))
     };
     contracts.into_iter().map(look).chain([repo_clone()]).collect()
+}
+
+/// True if a tool shows lines of files; the others tell names and numbers of a whole tree.
+fn shows_lines(tool: &str) -> bool {
+    tool == "git_diff"
 }
 
 /// A look at a part of a tree.
@@ -51,9 +56,11 @@ impl Prepare for Look {
         // The repository of what lies in the workspace may lie above it, up to the workspace's own root.
         let is_inside = path.as_path().starts_with(context.root);
         let most = if is_inside && self.tool != overview::NAME { context.root.clone() } else { path.clone() };
-        let needs = CallNeeds { read_below: vec![most.clone()], ..CallNeeds::default() };
+        let shows = shows_lines(self.tool).then(|| Effect::Shows(FileScope::Tree(most.clone())));
+        let own = shows.into_iter().chain([Effect::Lists(FileScope::Tree(most.clone()))]).collect();
+        let effects = Effects { own, ..Effects::default() };
         let work = CallWork::Tool { name: self.tool.to_owned(), paths: vec![path, most], limit: context.limit };
-        Ok(Prepared::new(needs, Some(work), None))
+        Ok(Prepared::new(effects, Some(work), None))
     }
 }
 
@@ -67,7 +74,7 @@ pub(crate) fn versions() -> Vec<(&'static str, Tool)> {
     all.map(|(program, word)| {
         let argv = Argv(Box::new(move |_| Ok(vec![program.to_owned(), word.to_owned()])));
         let tool = Tool::new(diagnostics::NAME, Origin::Bundled, Executor::Program(ProgramTool::Plain(Arc::new(argv))));
-        (program, tool.subject(Subject::Execute).timeout(VERSION).kin(&[Kin::Bash]))
+        (program, tool.subject(Subject::Execute).timeout(VERSION))
     })
     .collect()
 }
@@ -126,8 +133,7 @@ fn repo_clone() -> Result<Tool, RegistryError> {
     let texts = (CLONE, CLONE_SCHEMA, super::bash::OUTPUT);
     Ok(Tool::bundled("repo_clone", texts, Executor::Program(ProgramTool::Plain(Arc::new(Clone))))
         .requires(requires)
-        .timeout(Duration::from_secs(600))
-        .kin(&[Kin::Bash]))
+        .timeout(Duration::from_secs(600)))
 }
 
 struct Clone;
@@ -168,15 +174,13 @@ impl Prepare for Clone {
         if argv.iter().any(|word| word.as_bytes().contains(&0)) {
             return Err(bad("*", "it contains a NUL, which no command can".to_owned()));
         }
-        let needs = CallNeeds {
-            write: vec![directory],
-            shell: Some(ShellNeed::Program { argv: seen }),
-            hosts: vec![HostNeed { host: place.host, port: place.port }],
-            ..CallNeeds::default()
-        };
+        let runs = Effect::Runs(ProgramRun::program(seen, context.root.clone()));
+        let effects = Effects::of(runs)
+            .by(Effect::Writes { path: directory, how: WriteKind::Create })
+            .by(Effect::Connects(HostConnection::new(place.host, place.port)));
         let env = WITHOUT_SETTINGS.iter().map(|variable| HostPath::from(*variable)).collect();
         let work = CallWork::Program { argv, working_dir: context.root.clone(), env };
-        Ok(Prepared::new(needs, Some(work), None))
+        Ok(Prepared::new(effects, Some(work), None))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::need::CallNeeds;
+use callgate_policy::effect::{Effect, Effects, FileScope};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::bash::OUTPUT;
 use super::executor::{Executor, ProgramTool};
-use super::kin::Kin;
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared, started};
 use super::{RegistryError, Tool};
 
@@ -72,7 +71,7 @@ pub(super) fn run_tests() -> Result<Tool, RegistryError> {
         (DESCRIPTION, SCHEMA, OUTPUT),
         Executor::Program(ProgramTool::Tests(Arc::new(RunTests))),
     );
-    Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT).kin(&[Kin::Bash]))
+    Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT))
 }
 
 struct RunTests;
@@ -81,10 +80,10 @@ impl Prepare for RunTests {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let argv: Vec<HostPath> = command(args)?.iter().map(|word| HostPath::from(word.as_str())).collect();
         let working_dir = context.root.clone();
-        let mut needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
-        needs.read.push(working_dir.clone());
+        let starts_in = Effect::Lists(FileScope::File(working_dir.clone()));
+        let effects = Effects::of(Effect::Runs(started(&argv, &working_dir))).by(starts_in);
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(CallWork::program(argv, working_dir)), timeout))
+        Ok(Prepared::new(effects, Some(CallWork::program(argv, working_dir)), timeout))
     }
 }
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, EffectKind, Effects, HostConnection, ServedRequest};
 use callgate_policy::manifest::{self, Credential};
-use callgate_policy::need::CallNeeds;
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::tool::Subject;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::executor::{Executor, WorkerTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
-use super::web::{credentials, needs};
+use super::web::{connects, credentials};
 use super::{RegistryError, Tool};
 use crate::credentials::is_set;
 use crate::host;
@@ -117,7 +117,10 @@ impl Prepare for Azure {
             ));
         }
         azure::place(&self.url, self.project_of(args)).map_err(|why| Self::bad("project", why))?;
-        let needs = CallNeeds { asks: Some(self.key(args)), ..needs(self.place.clone()) };
+        let words = Some(self.key(args));
+        let request = ServedRequest { tool: azure::NAME.to_owned(), arguments: args.clone(), words };
+        let FetchHost { host, port, .. } = self.place.clone();
+        let effects = Effects::of(Effect::Serves(request)).by(Effect::Connects(HostConnection::new(host, port)));
         let mut told = Map::from_iter([
             (azure::AT.to_owned(), self.url.as_str().into()),
             (fetch::BY_EGRESS.to_owned(), true.into()),
@@ -126,14 +129,13 @@ impl Prepare for Azure {
         told.extend(project.map(|project| ("project".to_owned(), project.into())));
         let work = CallWork::Tool { name: azure::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         Ok(Prepared {
-            needs,
+            effects,
             work: Some(work),
             timeout: Some(azure::TIMEOUT + AFTER),
             credentials: credentials(azure::NAME, &self.place, context),
             // Without the token egress refuses the connection: no request goes there without it.
             secured: Some(Secured::of(azure::NAME, operation.methods())),
             told,
-            subject: (!operation.changes()).then_some(Subject::Fetch),
         })
     }
 }
@@ -185,7 +187,14 @@ impl Prepare for Rlm {
         }
         let work = CallWork::Tool { name: rlm::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let timeout = Some(rlm::TIMEOUT + AFTER);
-        Ok(Prepared { needs: needs(place), work: Some(work), timeout, credentials, secured, told, subject: None })
+        Ok(Prepared {
+            effects: connects(place, args.to_string()),
+            work: Some(work),
+            timeout,
+            credentials,
+            secured,
+            told,
+        })
     }
 }
 
@@ -198,7 +207,7 @@ pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let mut parameters = Value::clone(&tool.parameters);
     parameters["properties"]["model"]["default"] = rlm.0.model.as_str().into();
     let tool = tool.parameters(parameters);
-    Ok(tool.subject(Subject::Fetch).ungated().side_by_side())
+    Ok(tool.subject(Subject::Fetch).does(&[EffectKind::Connects]).ungated().side_by_side())
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, EffectKind, EffectKinds, ServedRequest};
 use callgate_policy::envelope::Coerced;
 use callgate_policy::limit::Limits;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::tool::{Changes, Subject};
 use serde_json::Value;
 
+use super::acts::{BackgroundAct, Hosted};
 use super::executor::{Executor, Handler, HostTool, ProgramTool};
-use super::kin::Kin;
-use super::prepare::{Argv, Prepare};
+use super::prepare::{Argv, Context, InvalidArgument, Prepare, Prepared};
 use super::schema::Schema;
 use super::surface::{Face, Shape, Shown, Understood};
 use super::{Declared, RegistryError, coerce};
@@ -55,8 +56,8 @@ pub struct Tool {
     pub limits: Limits,
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
-    /// The locked tools that do what it does: what rules deny or ask about them holds for it.
-    pub(crate) kin: Vec<Kin>,
+    /// Kinds of the effects that its calls may have.
+    pub(crate) does: EffectKinds,
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
     /// The most that its calls may change, if the session's profile leaves less than the subject says.
@@ -80,6 +81,7 @@ const NOTHING: &str = r#"{ "type": "object", "additionalProperties": false }"#;
 
 impl Tool {
     pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
+        let does = EffectKinds::of(&[kind_of(&executor)]);
         Self {
             name: name.into(),
             origin,
@@ -95,7 +97,7 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
-            kin: Vec::new(),
+            does,
             at_server: None,
             narrowed: None,
             compared: None,
@@ -126,10 +128,8 @@ impl Tool {
         argv: impl Fn(&Value) -> Result<Vec<String>, String> + Send + Sync + 'static,
     ) -> Self {
         let prepare: Arc<dyn Prepare> = Arc::new(Argv(Box::new(argv)));
-        Self {
-            subject: Subject::Execute,
-            ..Self::new(name, Origin::User, Executor::Program(ProgramTool::Plain(prepare)))
-        }
+        let tool = Self::new(name, Origin::User, Executor::Program(ProgramTool::Plain(prepare)));
+        tool.subject(Subject::Execute)
     }
 
     /// One of callgate's own, with its contract as text.
@@ -186,10 +186,10 @@ impl Tool {
         Self { requires, ..self }
     }
 
-    /// Kin of these.
+    /// With calls that have effects of these kinds.
     #[must_use]
-    pub(crate) fn kin(self, kin: &[Kin]) -> Self {
-        Self { kin: kin.to_vec(), ..self }
+    pub(crate) fn does(self, kinds: &[EffectKind]) -> Self {
+        Self { does: EffectKinds::of(kinds), ..self }
     }
 
     /// About this.
@@ -338,13 +338,17 @@ impl Tool {
         self.executor.declared().map(|declared| &**declared)
     }
 
-    /// Input that a call's program is given to read at its start, or that is typed to it.
-    pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
-        let takes_input = matches!(
-            self.executor,
-            Executor::Program(ProgramTool::Interactive(_)) | Executor::Host(HostTool::Background(_))
-        );
-        super::prepare::input(args).filter(|input| takes_input && !input.is_empty())
+    /// Effects of a call, and the work that it runs.
+    pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let mut prepared = self.executor.prepare(args, context)?;
+        let own = &mut prepared.effects.own;
+        // Whoever carries it out does what the arguments say, and nobody else knows what that is.
+        if let Executor::Host(HostTool::Handler(_)) | Executor::Program(ProgramTool::Declared(_)) = &self.executor {
+            own.push(Effect::Serves(ServedRequest { tool: self.rule_name(), arguments: args.clone(), words: None }));
+        }
+        let without_object = |name: &&String| matches!(name.as_str(), "secrets.has" | "stream.send");
+        own.extend(self.requires.capabilities.iter().filter(without_object).cloned().map(Effect::Uses));
+        Ok(prepared)
     }
 
     /// Command that runs when it is called, if it is declared.
@@ -466,6 +470,19 @@ impl Tool {
         let of_output =
             |reason: &str| RegistryError::OutputSchema { tool: self.name.clone(), reason: reason.to_owned() };
         output.validator().map(drop).map_err(of_output)
+    }
+}
+
+/// Kind of the effect of calls that are carried out so, where a tool does not say more.
+fn kind_of(executor: &Executor) -> EffectKind {
+    match executor {
+        Executor::Program(ProgramTool::Declared(_)) | Executor::Worker(_) => EffectKind::Serves,
+        Executor::Program(_) => EffectKind::Runs,
+        Executor::Host(HostTool::Session(Hosted::Question)) => EffectKind::Asks,
+        Executor::Host(HostTool::Background(BackgroundAct::Interact)) => EffectKind::Runs,
+        Executor::Host(HostTool::Session(_) | HostTool::Background(_) | HostTool::Agents(_)) => EffectKind::Notes,
+        Executor::Host(HostTool::Delegate(_)) => EffectKind::Delegates,
+        Executor::Host(HostTool::Handler(_)) => EffectKind::Serves,
     }
 }
 

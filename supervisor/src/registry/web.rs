@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, EffectKind, Effects, HostConnection};
 use callgate_policy::manifest::{Credential, Over};
-use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::{CallWork, Secured};
 use callgate_tools::web::fetch::{self, FetchHost};
@@ -24,6 +24,7 @@ pub(super) fn web_fetch() -> Result<Tool, RegistryError> {
     let contract = &fetch::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
     Ok(Tool::bundled(contract.name, texts, Executor::Worker(WorkerTool::new(Fetch).then(Then::Redirect)))
+        .does(&[EffectKind::Connects])
         .side_by_side())
 }
 
@@ -32,7 +33,7 @@ pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError>
     let contract = &search::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
     let worker = WorkerTool::new(Search(Arc::clone(&searches))).then(Then::NextProvider(searches));
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker)).side_by_side())
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker)).does(&[EffectKind::Searches]).side_by_side())
 }
 
 /// Message about `web_search` where nobody can be asked.
@@ -47,25 +48,17 @@ impl Prepare for Fetch {
         let place = fetch::place(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
         let credentials = credentials(fetch::NAME, &place, context);
         let secured = (place.tls && !credentials.is_empty()).then(|| Secured::of(fetch::NAME, &["GET"]));
-        let needs = needs(place);
+        let effects = connects(place, args["url"].as_str().unwrap_or_default());
         let work = CallWork::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
         let told = Map::from_iter(secured.as_ref().map(|_| (fetch::BY_EGRESS.to_owned(), true.into())));
-        Ok(Prepared {
-            needs,
-            work: Some(work),
-            timeout: Some(hop + READING),
-            credentials,
-            secured,
-            told,
-            subject: None,
-        })
+        Ok(Prepared { effects, work: Some(work), timeout: Some(hop + READING), credentials, secured, told })
     }
 }
 
-/// One host at one port.
-pub(super) fn needs(FetchHost { host, port, .. }: FetchHost) -> CallNeeds {
-    CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() }
+/// A request to one host at one port.
+pub(super) fn connects(FetchHost { host, port, .. }: FetchHost, request: impl Into<String>) -> Effects {
+    Effects::of(Effect::Connects(HostConnection { host, port, request: request.into(), searches: false }))
 }
 
 /// The credentials that egress adds there for a tool. By TLS it adds them where it makes the TLS itself.
@@ -80,7 +73,7 @@ pub(super) fn credentials(tool: &str, place: &FetchHost, context: &Context<'_>) 
 struct Search(Arc<Searches>);
 
 impl Prepare for Search {
-    fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let Attempt { number, left } = context.attempt;
         let bad = |reason: String| InvalidArgument { name: search::PROVIDER.to_owned(), reason };
         let provider =
@@ -89,7 +82,9 @@ impl Prepare for Search {
         let credentials = credentials(search::NAME, &place, context);
         let secured = place.tls && !credentials.is_empty();
         let secured = secured.then(|| Secured::of(search::NAME, &["GET", "POST"]));
-        let needs = needs(place);
+        let FetchHost { host, port, .. } = place;
+        let request = args["query"].to_string();
+        let effects = Effects::of(Effect::Connects(HostConnection { host, port, request, searches: true }));
         let work = CallWork::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
         let others = u32::try_from(self.0.providers().saturating_sub(number)).unwrap_or(1).max(1);
@@ -102,15 +97,7 @@ impl Prepare for Search {
             (fetch::BY_EGRESS, secured.is_some().into()),
         ];
         let told = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Ok(Prepared {
-            needs,
-            work: Some(work),
-            timeout: Some(share + READING),
-            credentials,
-            secured,
-            told,
-            subject: None,
-        })
+        Ok(Prepared { effects, work: Some(work), timeout: Some(share + READING), credentials, secured, told })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use callgate_policy::mode::Mode;
 use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
-use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
+use callgate_policy::rules::{Action, AllowEntry, Capability, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::Variables;
 
 use super::{Session, SessionSpec};
@@ -24,10 +24,14 @@ pub(super) fn rules(
     let mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode));
     if !is_child {
         rules.mode = mode.unwrap_or(profile.mode);
-        rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
+        let listed = manifest.into_iter().flat_map(|manifest| manifest.allowlist.iter().cloned());
+        let root = variables.workspace().first();
+        let within = |entry: AllowEntry| root.map_or_else(|| entry.clone(), |root| entry.clone().within(root.clone()));
+        rules.allowlist = listed.map(within).collect();
         rules.silent = profile.silent();
     }
-    rules.subjects = registry.subjects();
+    rules.tools = Registry::kinds_of_further()?;
+    rules.tools.extend(registry.kinds());
     for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
         let place =
             manifest.map_or(String::new(), |manifest| format!("{}:{}", manifest.file, manifest.rule_line(place)));
@@ -60,17 +64,64 @@ pub(super) fn rules(
     for clause in profile.approval.iter().filter(|_| !is_child) {
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
-    // A misspelt name would be a rule that is never asked.
+    refuse_unknown_tools(&rules, &known, registry)?;
+    // Rules that a child has from its parent are about its parent's servers and agents.
+    if !is_child {
+        refuse_what_never_matches(&rules, spec, registry)?;
+    }
+    Ok(rules)
+}
+
+/// Refuses a rule about a tool that there is not: a misspelt name would be a rule that is never asked.
+fn refuse_unknown_tools(rules: &RuleSet, known: &Registry, registry: &Registry) -> Result<(), OpenError> {
     let unknown = rules
         .tools()
         .find(|(tool, _)| !known.has(tool) && !registry.is_left_out(tool) && !Registry::has_to_be_configured(tool));
     match unknown {
-        None => Ok(rules),
-        Some((tool, source)) => Err(OpenError::UnknownTool {
-            place: source.place.clone(),
-            tool: tool.to_owned(),
-            known: known.names().join(", "),
-        }),
+        None => Ok(()),
+        Some((tool, source)) => {
+            let (place, tool, known) = (source.place.clone(), tool.to_owned(), known.names().join(", "));
+            Err(OpenError::UnknownTool { place, tool, known })
+        }
+    }
+}
+
+/// Refuses a rule about a server, an agent or a capability that no call of the session can have.
+fn refuse_what_never_matches(rules: &RuleSet, spec: &SessionSpec, registry: &Registry) -> Result<(), OpenError> {
+    let never = |what: String, source: &RuleSource| OpenError::NeverMatches { place: source.place.clone(), what };
+    let manifest = spec.manifest.as_ref();
+    let is_authors = |source: &RuleSource| source.scope == RuleScope::Manifest;
+    let servers: Vec<&str> =
+        manifest.into_iter().flat_map(|manifest| manifest.mcp.keys()).map(String::as_str).collect();
+    // A host that connects a server while the session runs names it in a rule of its own.
+    let is_hosts = |name: &str| rules.servers().any(|(server, source)| server == name && !is_authors(source));
+    let has_server =
+        |name: &str| servers.contains(&name) || is_hosts(name) || registry.tools().any(|tool| tool.is_of(name));
+    if let Some((server, source)) = rules.servers().find(|(name, source)| is_authors(source) && !has_server(name)) {
+        let what = format!("there is no server `{server}`; {}", there_are("server", "mcp", &servers));
+        return Err(never(what, source));
+    }
+    let agents: Vec<&str> =
+        manifest.into_iter().flat_map(|manifest| manifest.agents.keys()).map(String::as_str).collect();
+    if let Some((agent, source)) = rules.agents().find(|(name, source)| is_authors(source) && !agents.contains(name)) {
+        let what = format!(
+            "there is no agent `{agent}`, and a pattern of `task` without `*` is an agent's name; {}",
+            there_are("agent", "agents", &agents)
+        );
+        return Err(never(what, source));
+    }
+    let is_used = |capability: Capability| registry.tools().any(|tool| tool.does.meets(capability.kinds()));
+    match rules.capabilities().find(|(capability, _)| !is_used(*capability)) {
+        Some((_, source)) => Err(never("no tool of this session uses that capability".to_owned(), source)),
+        None => Ok(()),
+    }
+}
+
+/// The names that there are, for whoever has written another.
+fn there_are(what: &str, table: &str, names: &[&str]) -> String {
+    match names {
+        [] => format!("the manifest has no [{table}.NAME]"),
+        names => format!("the {what}s of the manifest are {}", names.join(", ")),
     }
 }
 

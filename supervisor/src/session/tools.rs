@@ -102,7 +102,7 @@ impl Session {
                     changeable,
                 );
             }
-            self.gate.rules_to_change().subjects = registry.subjects();
+            self.gate.rules_to_change().tools.extend(registry.kinds());
             Ok((registry, ()))
         };
         self.tools.lifecycle.replace(load).await
@@ -118,7 +118,7 @@ impl Session {
             // Found there when tools are read again.
             sources.further.retain(|tool| !tool.is_of(server));
             sources.further.extend(registry.tools().filter(|tool| tool.is_of(server)).cloned());
-            self.gate.rules_to_change().subjects = registry.subjects();
+            self.gate.rules_to_change().tools.extend(registry.kinds());
             Ok((registry, refused))
         };
         match self.tools.lifecycle.change(swap) {

@@ -141,11 +141,16 @@ impl Recorder {
         recording
     }
 
-    /// True if an approval's key holds a secret. It is then written nowhere: without the secret it would be the key of
+    /// True if an approval holds a secret. It is then written nowhere: without the secret it would be the key of
     /// another call.
     pub(crate) fn is_secret(&self, approval: &Approval) -> bool {
-        let key = &approval.key;
-        std::iter::once(&key.text).chain(&key.directory).any(|text| self.redaction.finds_in(text))
+        let holds = |text: &str| match serde_json::from_str::<serde_json::Value>(text) {
+            Ok(effect) => self.redaction.value(&effect) != effect,
+            Err(_) => self.redaction.finds_in(text),
+        };
+        let wider = approval.wider.as_ref().map(ToString::to_string);
+        approval.effects.iter().any(|key| holds(key.as_str()))
+            || wider.is_some_and(|text| self.redaction.finds_in(&text))
     }
 
     /// Keeps approvals for the session's next openings.

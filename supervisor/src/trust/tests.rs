@@ -4,7 +4,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use callgate_policy::approval::{ApprovalKey, ApprovalScope, GrantedBy, KeyScope};
+use callgate_policy::approval::{ApprovalScope, EffectKey, GrantedBy};
+use callgate_policy::effect::{Effect, ProgramRun};
 
 use super::*;
 
@@ -62,15 +63,23 @@ fn e1_trust_is_not_for_what_takes_the_directory_s_place() {
 fn approval(text: &str) -> Approval {
     Approval {
         tool: "bash".to_owned(),
-        key: ApprovalKey { text: text.to_owned(), scope: KeyScope::Exact, directory: None },
+        effects: vec![key(text)],
+        wider: None,
         granted_at: now(),
         granted_by: GrantedBy::User,
         scope: ApprovalScope::Project,
     }
 }
 
-fn kept(project: &Project) -> Vec<&str> {
-    project.approvals().iter().map(|approval| approval.key.text.as_str()).collect()
+fn key(line: &str) -> EffectKey {
+    EffectKey::of(&Effect::Runs(ProgramRun::shell(line, "/".into())), str::to_owned)
+}
+
+/// The commands that are approved, of these.
+fn kept(project: &Project) -> Vec<&'static str> {
+    let all = ["make", "late", "later"];
+    let is_kept = |line: &&str| project.approvals().iter().any(|approval| approval.effects == [key(line)]);
+    all.into_iter().filter(is_kept).collect()
 }
 
 /// S1-18, X1-5: kept once each, for the manifest under which they were given, and gone with the trust.

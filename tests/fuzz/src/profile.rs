@@ -1,5 +1,6 @@
 //! Any bytes as a profile: an error that says where, or one that means what it says (X4-2, S4-13).
 
+use callgate_policy::effect::Effects;
 use callgate_policy::manifest::ManifestError;
 use callgate_policy::profile::{FileWrite, MAX_BYTES, Profile, Shell};
 use callgate_policy::tool::Subject;
@@ -24,7 +25,9 @@ fn means_what_it_says(profile: &Profile) {
     assert_eq!(profile.offers(Subject::Create), profile.file_write != FileWrite::Off && !profile.bash_only);
     assert_eq!(profile.offers(Subject::Edit), profile.file_write == FileWrite::Full && !profile.bash_only);
     assert_eq!(profile.may_write(), profile.file_write != FileWrite::Off || profile.shell == Shell::Unrestricted);
-    assert!(profile.refuses(Subject::Create, &["/w/.ssh/x".into()]).is_some() || profile.file_write == FileWrite::Full);
+    assert!(
+        profile.refuses(&Effects::default().writing("/w/.ssh/x")).is_some() || profile.file_write == FileWrite::Full
+    );
     assert!(!profile.approval.is_empty(), "each mode says something");
     assert!(profile.approval.iter().all(|placed| placed.place.starts_with("p.yaml:")));
 }

@@ -449,7 +449,7 @@ fn s2_21_c_22_rules_about_task_and_read_hold() {
 #[test]
 fn c_22_a_rule_about_an_agent_s_program_holds() {
     in_each_strength(async |workspace, strength| {
-        let rule = "[[rules]]\npermission = \"task\"\npattern = \"sleep *\"\naction = \"deny\"\n";
+        let rule = "[[rules]]\npermission = \"bash\"\npattern = \"sleep *\"\naction = \"deny\"\n";
         let spec = spec(workspace, strength, &format!("{ALL}{PROGRAMS}{rule}")).surface(Surface::Deepseek);
         let session = supervisor(None).open(spec).await.unwrap();
         let calls = [

@@ -89,31 +89,81 @@ async fn bash(session: &Session, command: &str) -> ResultEnvelope {
     session.call("bash", json!({ "command": command })).await
 }
 
-/// S1-14, S1-17, X1-6: "always" is kept for its key: a directory with what lies beneath it; a line, and no longer one.
+/// S1-14, S1-17, X1-7: "always" is kept for exactly what was shown: this file, this line.
 #[test]
-fn s1_17_always_is_kept_for_its_key() {
+fn s1_17_always_is_kept_for_what_was_shown() {
     with_sessions(Some(Answer::Always), async |session, host, workspace| {
         assert_eq!(session.call("glob", json!({ "pattern": "*" })).await.kind, Outcome::Output);
         assert_eq!(host.asked().len(), 0, "C-8: nobody is asked about what changes nothing");
         let first = write(session, "src/a").await;
         assert_eq!((first.kind, first.metadata.approved_by.as_deref()), (Outcome::Output, Some("host")));
         let [question] = &host.asked()[..] else { panic!("asked once") };
-        assert_eq!((question.tool.as_str(), question.key.text.as_str()), ("write", "src"));
-        assert_eq!(question.writes, [workspace.join("src/a").display().to_string()]);
-        for path in ["src/b", "src/deep/c"] {
-            assert_eq!(write(session, path).await.metadata.approved_by.as_deref(), Some("session"));
+        let path = workspace.join("src/a").display().to_string();
+        let shown: Vec<_> = question.effects.iter().map(|effect| effect.text.clone()).collect();
+        assert_eq!((question.tool.as_str(), shown), ("write", vec![format!("writes {path}")]));
+        assert_eq!(write(session, "src/a").await.metadata.approved_by.as_deref(), Some("session"));
+        assert_eq!(host.asked().len(), 0, "the same file");
+        for path in ["src/b", "src/deep/c", "other/d", "e"] {
+            write(session, path).await;
+            assert_eq!(host.asked().len(), 1, "{path}");
         }
-        assert_eq!(host.asked().len(), 0);
-        write(session, "other/d").await;
-        write(session, "e").await;
-        assert_eq!(host.asked().len(), 2, "beside it, and above it");
         bash(session, "echo a; echo b").await;
         let [question] = &host.asked()[..] else { panic!("asked once") };
-        assert_eq!(question.commands.as_deref(), Some(&["echo a".to_owned(), "echo b".to_owned()][..]));
+        let commands = question.effects[0].parts.as_deref();
+        assert_eq!(commands, Some(&["echo a".to_owned(), "echo b".to_owned()][..]));
         bash(session, "echo a; echo b").await;
         assert_eq!(host.asked().len(), 0);
         bash(session, "echo a; echo b; echo c").await;
         assert_eq!(host.asked().len(), 1, "X1-7: another line");
+        let elsewhere = json!({ "command": "echo a; echo b", "working_dir": "src" });
+        session.call("bash", elsewhere).await;
+        assert_eq!(host.asked().len(), 1, "another directory");
+    });
+}
+
+/// X1-6: a wider answer is kept for what it says, in words that were shown: a directory with everything in it.
+#[test]
+fn x1_6_a_wider_answer_is_kept_for_its_directory() {
+    with_sessions(Some(Answer::Wider), async |session, host, workspace| {
+        assert_eq!(write(session, "src/a").await.kind, Outcome::Output);
+        let [question] = &host.asked()[..] else { panic!("asked once") };
+        let directory = workspace.join("src").display().to_string();
+        assert_eq!(question.wider, Some(format!("the same for any file in {directory}, at any depth")));
+        for path in ["src/b", "src/deep/c"] {
+            assert_eq!(write(session, path).await.metadata.approved_by.as_deref(), Some("session"), "{path}");
+        }
+        assert_eq!(host.asked().len(), 0);
+        let edit = json!({ "path": "src/a", "old_string": "x", "new_string": "y" });
+        assert_eq!(session.call("edit", edit).await.kind, Outcome::Output);
+        assert_eq!(host.asked().len(), 0, "C-22: another tool with the same effect");
+        write(session, "other/d").await;
+        write(session, "e").await;
+        assert_eq!(host.asked().len(), 2, "beside it, and above it");
+    });
+}
+
+/// S0-54, S0-59: a rule that asks and says more comes before what a person has said always to, and one that denies in any case.
+#[test]
+fn s0_59_a_more_specific_rule_comes_before_an_always() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let rules = "[[rules]]\npermission = \"write\"\npattern = \"docs/private/**\"\naction = \"ask\"\n\
+        [[rules]]\npermission = \"write\"\npattern = \"docs/never/**\"\naction = \"deny\"";
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let host = SteadyPerson::new(Some(Answer::Wider));
+        let mut spec = with_manifest(workspace.path(), rules);
+        spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
+        let session = supervisor.open(spec).await.unwrap();
+        assert_eq!(write(&session, "docs/a.txt").await.kind, Outcome::Output);
+        assert_eq!(write(&session, "docs/b.txt").await.kind, Outcome::Output);
+        assert_eq!(host.asked().len(), 1, "the control: one question for the directory");
+        assert_eq!(write(&session, "docs/private/key").await.kind, Outcome::Output);
+        let [question] = &host.asked()[..] else { panic!("the manifest asks about it") };
+        assert!(question.why[0].starts_with("the rule ask write \"docs/private/**\""), "{:?}", question.why);
+        let denied = write(&session, "docs/never/x").await;
+        assert_eq!(denied.metadata.denial.map(|denial| denial.layer), Some(Layer::Rule));
+        assert!(host.asked().is_empty() && !workspace.path().join("docs/never").exists());
     });
 }
 
@@ -345,7 +395,7 @@ fn with_watchdog(
 /// and the watchdogs, which may deny it by then.
 #[test]
 fn s1_12_every_invocation_runs_the_whole_chain() {
-    with_watchdog(Mode::Ask, Answer::Always, async |session, says, host, workspace| {
+    with_watchdog(Mode::Ask, Answer::Wider, async |session, says, host, workspace| {
         assert_eq!(write(session, "src/a").await.kind, Outcome::Output);
         assert_eq!((says.says("allow"), host.asked().len()), (1, 1));
         let again = write(session, "src/b").await;

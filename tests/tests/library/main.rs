@@ -19,6 +19,7 @@ mod pdfs;
 mod programs;
 mod recorded;
 mod rho;
+mod rules_page;
 mod scopes;
 mod servers;
 mod shell;

@@ -221,21 +221,20 @@ async fn judged((session, host): &(Session, Arc<Refuses>), (tool, args): (&str, 
             return json!({ "refused": not_there.or(by_name).unwrap_or(text) });
         }
     };
-    let mut key = Value::Null;
+    let mut asked = Value::Null;
     if !asks.is_empty() {
         let refused = session.call(tool, args.clone()).await;
         assert_eq!(refused.kind, Outcome::Error, "{tool}: nobody has allowed it");
         let question = host.0.lock().unwrap().pop().expect("asked");
-        key = json!({
-            "tool": question.tool, "key": question.key.text, "reads": question.reads, "writes": question.writes,
-            "hosts": question.hosts, "argv": question.argv, "commands": question.commands, "kind": question.kind,
+        asked = json!({
+            "tool": question.tool, "effects": question.effects, "wider": question.wider, "kind": question.kind,
         });
     }
-    json!({ "decision": decision, "asks": asks, "asked": key })
+    json!({ "decision": decision, "asks": asks, "asked": asked })
 }
 
 /// C-22: rules, modes and profiles that were written for the locked names hold under each surface: every call and its renamed twin get
-/// the same decision, and a person is asked the same question, with the same key for "always".
+/// the same decision, and a person is asked the same question, about the same effects.
 #[test]
 fn c_22_rules_for_the_locked_names_hold_under_each_surface() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

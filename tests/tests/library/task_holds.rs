@@ -169,16 +169,16 @@ fn s0_15_s0_56_x0_25_rules_about_programs_hold_for_an_agent_s() {
             let done = task(&session, "sh", "x").await;
             assert_eq!((done.kind == Outcome::Output, outside.exists()), (runs, runs), "{done:?}");
             let asked = person.asked.lock().unwrap();
-            assert_eq!((asked.len(), &asked[0].argv[..]), (1, &["/bin/sh", "-c", LINE].map(str::to_owned)[..]));
+            assert_eq!(asked.len(), 1);
+            let runner = asked[0].effects.iter().find(|effect| effect.is_implied).expect("the program that runs it");
+            assert!(runner.text.contains("/bin/sh -c ") && runner.text.contains(LINE), "{runner:?}");
+            assert!(asked[0].effects[0].text.ends_with("has the agent sh work:\nx"), "{:?}", asked[0].effects);
             assert!(asked[0].reach.iter().any(|line| line.starts_with("change ")), "{:?}", asked[0].reach);
             assert_eq!(asked[0].arguments["prompt"], "x");
             let why = &asked[0].why;
             assert!(why.len() == 1 && why[0].starts_with("the rule ask shell.run"), "{why:?}");
-            assert!(
-                asked[0].key.text.contains(LINE),
-                "an answer that is kept is about this program: {:?}",
-                asked[0].key
-            );
+            let wider = asked[0].wider.as_ref().expect("whatever the prompt");
+            assert!(wider.contains(LINE), "an answer that is kept is about this program: {wider}");
         }
         fs::remove_file(&outside).unwrap();
         fs::remove_file(&target).unwrap();

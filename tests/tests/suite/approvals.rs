@@ -47,7 +47,7 @@ fn a_person_is_asked_and_their_answer_counts() {
             person.starts(&format!("{callgate} {call} > out; echo ended $?"));
             is_asked(&person);
             let screen = person.screen();
-            for line in ["the command:", "  | echo ran > made", "  | the rule ask bash (m.toml:5)"] {
+            for line in ["it would:", "  | echo ran > made", "  | the rule ask bash (m.toml:5)"] {
                 assert!(screen.lines().any(|each| each.trim_end().starts_with(line)), "{line:?} is not on\n{screen}");
             }
             assert!(!made.is_file(), "nothing runs before the answer");
@@ -154,7 +154,7 @@ fn two_questions_at_once_take_turns() {
     person.enters("once");
     eventually("the first runs", || env.workspace().join(now).is_file());
     person.waits_for("the second question", |screen| {
-        let asked = screen.rfind("the command:").map_or("", |at| &screen[at..]);
+        let asked = screen.rfind("it would:").map_or("", |at| &screen[at..]);
         asked.contains(then) && screen.trim_end().ends_with(ASKS)
     });
     person.enters("reject");
@@ -203,19 +203,11 @@ fn e8_forged_text_does_not_answer() {
         is_asked(&person);
         let screen = person.screen();
         let own = |line: &str| {
-            let titles = [
-                "the command:",
-                "which",
-                "run by:",
-                "it could:",
-                "it reads:",
-                "asked because:",
-                "callgate: the tool `bash`",
-            ];
+            let titles = ["it would:", "which", "it could:", "asked because:", "callgate: the tool `bash`"];
             line.is_empty()
                 || line.starts_with("  |")
                 || line.starts_with("  ... and ")
-                || line.starts_with("\"always\" would be kept for this session, for:")
+                || line.starts_with("\"always\" allows exactly this, for this session")
                 || line.starts_with(ASKS)
                 || line.starts_with("outer>")
                 || titles.iter().any(|title| line.starts_with(title))

@@ -628,7 +628,7 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
         (trusted, echo("ask"), false, CallFate::Asks),
         (trusted, all("deny"), false, CallFate::Denies),
         ("", all("allow"), false, CallFate::Passes),
-        ("", rule("mcp:other:*", "allow"), false, CallFate::Asks),
+        ("", rule("mcp:*:other", "allow"), false, CallFate::Asks),
     ] {
         let env = TestEnv::new(HERE);
         let mut client = serves(&env, "plain", (table, &rest, is_wrapped), PersonAnswer::Says("once"));

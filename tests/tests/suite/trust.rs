@@ -464,7 +464,7 @@ fn s1_18_x1_5_always_is_kept_for_a_trusted_project() {
     let asks = "allow? once, always, reject [reject]:";
     person.starts(&format!("{binary} trust . > /dev/null; {}", call(1)));
     person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
-    person.shows_line("\"always\" would be kept for this project, for:");
+    person.shows_line("\"always\" allows exactly this, for this project");
     person.enters("always");
     person.shows_line("call 1 ended 0");
     assert_eq!(envelope()["metadata"]["approved_by"], "terminal");
@@ -482,7 +482,9 @@ fn s1_18_x1_5_always_is_kept_for_a_trusted_project() {
     person.is_asked();
     let listed = callgate(&env, &["trust", "--list"]);
     assert!(
-        listed.stdout.contains("always: bash echo ran >> made") && listed.stdout.lines().count() == 2,
+        listed.stdout.contains("always: bash runs in ")
+            && listed.stdout.contains(": echo ran >> made\n")
+            && listed.stdout.lines().count() == 2,
         "{listed:?}"
     );
     // The manifest is another: trusted again, it starts without approvals.

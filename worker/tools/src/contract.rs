@@ -58,8 +58,10 @@ pub enum Needs {
     Write,
     /// Reads the file and writes it.
     Change,
-    /// Reads what is below the directory; the first root if none is named.
+    /// Reads the files below the directory; the first root if none is named.
     Search,
+    /// Tells the names of the files below the directory; the first root if none is named.
+    List,
 }
 
 /// Tool outside the lock (S0-25).
@@ -67,8 +69,6 @@ pub enum Needs {
 pub struct Outside {
     /// Subject of its calls, by which modes and profiles go.
     pub subject: Subject,
-    /// Locked tools that do the same: what rules deny or ask about one holds for it (C-22).
-    pub kin: &'static [&'static str],
     /// Memory that a call may hold, if not the usual.
     pub memory: Option<ByteSize>,
     /// Time that a call may take, if not the usual.
@@ -84,8 +84,8 @@ impl FileNeed {
 
     /// Files of a tool outside the lock, with the usual bounds.
     #[must_use]
-    pub const fn outside(needs: Needs, subject: Subject, kin: &'static [&'static str]) -> Self {
-        Self { needs, outside: Some(Outside { subject, kin, memory: None, timeout: None }) }
+    pub const fn outside(needs: Needs, subject: Subject) -> Self {
+        Self { needs, outside: Some(Outside { subject, memory: None, timeout: None }) }
     }
 
     /// These, with bounds of their own.

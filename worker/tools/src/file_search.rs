@@ -63,7 +63,7 @@ pub const CONTRACT: Contract = Contract {
     output: results::FILE_SEARCH,
     kind: SyscallNeed::Searches,
     run,
-    files: Some(FileNeed::outside(Needs::Search, Subject::Search, &["glob"])),
+    files: Some(FileNeed::outside(Needs::List, Subject::Search)),
 };
 
 /// How many files are returned unless the call says otherwise (X2-16).

@@ -49,7 +49,7 @@ pub const CONTRACT: Contract = Contract {
     output: results::GLOB,
     kind: SyscallNeed::Searches,
     run,
-    files: Some(FileNeed::locked(Needs::Search)),
+    files: Some(FileNeed::locked(Needs::List)),
 };
 
 /// Lists the files below `ctx.path` that match `args["pattern"]`.

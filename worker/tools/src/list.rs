@@ -66,7 +66,7 @@ pub const CONTRACT: Contract = Contract {
     output: results::LIST,
     kind: SyscallNeed::Plain,
     run,
-    files: Some(FileNeed::outside(Needs::Search, Subject::Search, &["glob"])),
+    files: Some(FileNeed::outside(Needs::List, Subject::Search)),
 };
 
 /// The most entries that are shown (S4-6).

@@ -28,7 +28,7 @@ pub const CONTRACT: Contract = Contract {
     output: OUTPUT,
     kind: SyscallNeed::Plain,
     run,
-    files: Some(FileNeed::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
+    files: Some(FileNeed::outside(Needs::Read, Subject::Read).bounded(MEMORY, TIMEOUT)),
 };
 
 const SCHEMA: &str = r#"{

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::effect::{Effect, Effects, ProgramRun};
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
-use crate::need::{CallNeeds, ShellNeed};
 use crate::plan::env::{EnvSources, Fate};
 use crate::plan::{FileId, Identity, PrivateDir, PrivateKind, Seen, Writer};
 use crate::requirement::RequirementSet;
-use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
+use crate::rules::testing::runs;
+use crate::rules::{Act, RuleScope, RuleSet, RuleSource};
 use crate::variable::Variables;
 
 const ID: FileId = FileId { device: 1, inode: 2 };
@@ -112,11 +113,11 @@ fn exact_refuses_a_widened_pattern() {
 fn a_call_gets_what_it_needs() {
     let manifest = manifest(MANIFEST);
     let effective = effective(&manifest);
-    let plan = |needs: &CallNeeds, work| {
+    let plan = |needs: &Effects, work| {
         let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
         call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
     };
-    let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
+    let needs = Effects::default().writing("/w/src/a");
     let write = plan(&needs, CallWork::Tool { name: "write".into(), paths: vec!["/w/src/a".into()], limit: 10 });
     let rules: Vec<_> = write.rules.own().iter().map(|rule| (rule.access, rule.extent)).collect();
     assert_eq!(rules, [(FsAccess::Kept, Extent::Entry)]);
@@ -132,7 +133,7 @@ fn a_call_gets_what_it_needs() {
         .map(|(resource, max)| Limit { resource, max })
     );
 
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+    let needs = Effects::of(Effect::Runs(ProgramRun::shell("true", "/w".into())));
     let argv = vec!["ls".into()];
     let program = plan(&needs, CallWork::program(argv, "/w".into()));
     assert_eq!(program.rules, CallRules::OfSession);
@@ -152,7 +153,7 @@ fn the_session_directory_is_in_the_plans() {
         assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
     };
     out(&session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap());
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+    let needs = Effects::of(Effect::Runs(ProgramRun::shell("true", "/w".into())));
     let work = CallWork::program(vec!["ls".into()], "/w".into());
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
@@ -163,7 +164,7 @@ fn the_session_directory_is_in_the_plans() {
 fn s4_9_a_reading_call_has_nothing_to_write() {
     let manifest = manifest("[requires.fs]\nwrite = [\"**\"]\n[[requires.shell]]\ncmd = \"*\"");
     let effective = effective(&manifest);
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+    let needs = Effects::of(Effect::Runs(ProgramRun::shell("true", "/w".into())));
     let grant = effective.check(&needs).unwrap();
     assert!(!grant.write().is_empty() && !grant.only_reads(), "the control");
     let grant = grant.for_reading();
@@ -390,8 +391,7 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
     let left = |grant: &str| -> (Vec<(String, FsAccess, Extent)>, Option<Network>) {
         let manifest = manifest(&source(grant));
         let effective = effective(&manifest);
-        let line = "true".to_owned();
-        let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line }), ..CallNeeds::default() };
+        let needs = Effects::of(Effect::Runs(ProgramRun::shell("true", "/w".into())));
         let checked = effective.check(&needs).unwrap();
         let work = CallWork::program(vec!["ls".into()], "/w".into());
         let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
@@ -399,8 +399,7 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
         let mut rules = RuleSet::default();
         let place = RuleSource { scope: RuleScope::Manifest, place: "m:1".into() };
         rules.add(&manifest.rules[0], &place, &variables()).unwrap();
-        let named = vec![(Capability::ShellRun, RuledPart::UnknownCommand)];
-        let ruled = RuledCall { tool: "bash", named, ..RuledCall::default() };
+        let ruled = runs("bash", vec![Act::UnknownCommand]);
         let sub_policy = rules.sub_policy(&ruled).unwrap();
         let whole = call(&checked, &facts(), spec).unwrap();
         let plan = narrowed(whole, &checked, &sub_policy, &session, &facts()).unwrap();
@@ -449,8 +448,7 @@ fn s0_15_a10_a_call_that_changes_nothing_changes_no_tree_that_a_link_leads_to() 
         let session = session.bound_to(vec![seen], &[]);
         let free = session.grants.iter().find(|rule| rule.path == "/w/target".into()).unwrap();
         assert_eq!(free.access, FsAccess::Write, "the kernel writes in it");
-        let needs =
-            CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
+        let needs = Effects::of(Effect::Runs(ProgramRun::shell("true", "/w/target/x".into())));
         let work = CallWork::program(vec!["ls".into()], "/w".into());
         let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
         let whole = call(&effective.check(&needs).unwrap(), &facts, spec).unwrap();

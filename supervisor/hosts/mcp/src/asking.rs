@@ -127,6 +127,7 @@ fn answer(result: &ElicitResult) -> Answer {
     match (&result.action, said) {
         (ElicitationAction::Accept, Some(shown::ONCE)) => Answer::Once,
         (ElicitationAction::Accept, Some(shown::ALWAYS)) => Answer::Always,
+        (ElicitationAction::Accept, Some(shown::WIDER)) => Answer::Wider,
         _ => Answer::Reject,
     }
 }

@@ -9,6 +9,7 @@ pub(crate) const ANSWER: &str = "answer";
 pub(crate) const NO: &str = "no";
 pub(crate) const ONCE: &str = "once";
 pub(crate) const ALWAYS: &str = "always";
+pub(crate) const WIDER: &str = "wider";
 /// How wide a text is laid out, columns. Clients show it in panels of their own.
 const COLUMNS: usize = 100;
 
@@ -33,13 +34,19 @@ pub(crate) fn chosen(query: &Query, said: &str) -> String {
 /// show no titles.
 pub(crate) fn approval(question: &Question) -> Option<ElicitRequestParams> {
     let text = shown::question(question, COLUMNS);
+    let (mut answers, mut about) =
+        (vec![NO, ONCE, ALWAYS], "no; once: this call alone; always: exactly this".to_owned());
+    if question.wider.is_some() {
+        answers.push(WIDER);
+        about.push_str("; wider: and what is said above");
+    }
     form(
         &text,
         &json!({ ANSWER: {
             "type": "string",
             "title": "Allow it?",
-            "description": "no; once: this call alone; always: and whatever else has the key above",
-            "enum": [NO, ONCE, ALWAYS],
+            "description": about,
+            "enum": answers,
         } }),
         &[ANSWER.to_owned()],
     )

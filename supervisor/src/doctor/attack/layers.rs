@@ -147,7 +147,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;
     let Some(work) = prepared.work else { return Ok(String::new()) };
-    let grant = everything.check(&prepared.needs).map_err(|denial| DoctorError::Attempt(denial.reason))?;
+    let grant = everything.check(&prepared.effects).map_err(|denial| DoctorError::Attempt(denial.reason))?;
     let spec = CallSpec { work, bounds: session.sandbox.bounds, timeout: TIMEOUT };
     let plan = compile::call(&grant, &session.sandbox.facts, spec).map_err(crate::error::CallError::from)?;
     // That it fails, in whatever way, is what is hoped for.

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use callgate_policy::document::Format;
+use callgate_policy::effect::Effects;
 use callgate_policy::manifest::Manifest;
-use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::tool::Subject;
 use serde_json::Value;
@@ -25,8 +25,8 @@ fn ask(script: &str, timeout: Duration, args: &Value) -> Verdict {
     let program = WatchdogProgram::new(["/bin/bash", "-c", script], timeout).expect("a program");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let manifest = Manifest::parse(MANIFEST, Format::Toml, "callgate.toml").expect("a manifest");
-    let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
-    let mut call = CallFacts::new("bash", args, &needs, &root);
+    let (effects, root) = (Effects::default(), HostPath::from("/w"));
+    let mut call = CallFacts::new("bash", args, &effects, &root);
     (call.subject, call.manifest, call.session) = (Subject::Execute, Some(&manifest), "ses_1");
     runtime.block_on(program.judge(&call))
 }
@@ -82,8 +82,8 @@ fn c15_what_is_not_an_answer_is_a_no() {
     }
     let nowhere = WatchdogProgram::new(["/nowhere/watchdog"], LONG).expect("a path");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
-    let call = CallFacts::new("read", &args, &needs, &root);
+    let (effects, root) = (Effects::default(), HostPath::from("/w"));
+    let call = CallFacts::new("read", &args, &effects, &root);
     assert!(denied(runtime.block_on(nowhere.judge(&call))).contains("could not be asked"));
 }
 

@@ -87,7 +87,7 @@ pub const CONTRACT: Contract = Contract {
     output: results::READ_EXCEL,
     kind: SyscallNeed::Plain,
     run,
-    files: Some(FileNeed::outside(Needs::Read, Subject::Read, &["read"]).bounded(MEMORY, TIMEOUT)),
+    files: Some(FileNeed::outside(Needs::Read, Subject::Read).bounded(MEMORY, TIMEOUT)),
 };
 
 /// The most rows that a call returns (S4-7).

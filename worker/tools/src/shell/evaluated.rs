@@ -4,9 +4,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use callgate_policy::approval::{Approvals, EffectKey};
+use callgate_policy::effect::{Effect, ProgramRun};
 use callgate_policy::rules::commands::parts;
-use callgate_policy::rules::{Action, Capability, Rule, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
-use callgate_policy::tool::Subject;
+use callgate_policy::rules::{
+    Act, Action, EffectStanding, JudgedCall, JudgedEffect, Rule, RuleScope, RuleSet, RuleSource,
+};
 use callgate_policy::variable::Variables;
 
 use super::understand;
@@ -84,9 +87,12 @@ fn is_allowed(line: &str) -> bool {
         let source = RuleSource { scope: RuleScope::Manifest, place: "here".to_owned() };
         assert!(rules.add(&rule, &source, &Variables::default()).is_ok(), "{rule:?}");
     }
-    let named = parts.iter().map(|part| (Capability::ShellRun, RuledPart::Command(part))).collect();
-    let call = RuledCall { tool: "bash", subject: Subject::Execute, key: line, named, ..RuledCall::default() };
-    rules.judge(&call).action == Action::Allow
+    let effect = Effect::Runs(ProgramRun::shell(line, "/".into()));
+    let acts = parts.into_iter().map(Act::Command).collect();
+    let effects = vec![JudgedEffect::new(&effect, EffectStanding::Own).with(acts)];
+    let call = JudgedCall { tool: "bash", effects, ..JudgedCall::default() };
+    let key = |effect: &Effect| EffectKey::of(effect, str::to_owned);
+    rules.judge(&call, &Approvals::default(), &key).decision.action == Action::Allow
 }
 
 /// C4, C19: whatever this bash evaluates of these words, a person is asked about, unless a rule is about exactly that.

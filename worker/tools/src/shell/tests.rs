@@ -232,7 +232,7 @@ fn c_23_what_bash_refuses_is_unknown() {
 /// X0-19: the watchdog's rules see the same in a line that was read by the grammar, and what quoting hid from the quick cut.
 #[test]
 fn x0_19_the_watchdog_judges_parsed_lines() {
-    use callgate_policy::need::{CallNeeds, ShellNeed};
+    use callgate_policy::effect::{Effect, Effects, ProgramRun};
     use callgate_policy::tool::Subject;
     use callgate_policy::watchdog::{Builtin, CallFacts, PACKS, Verdict, Watchdog as _};
     let rule = |verdict| match verdict {
@@ -240,9 +240,8 @@ fn x0_19_the_watchdog_judges_parsed_lines() {
         Verdict::Allow => None,
     };
     let judge = |text: &str, line: Option<&Line>| {
-        let shell = Some(ShellNeed::CommandLine { line: text.to_owned() });
-        let (needs, root) = (CallNeeds { shell, ..CallNeeds::default() }, "/w".into());
-        let mut call = CallFacts::new("bash", &serde_json::Value::Null, &needs, &root);
+        let (effects, root) = (Effects::of(Effect::Runs(ProgramRun::shell(text, "/w".into()))), "/w".into());
+        let mut call = CallFacts::new("bash", &serde_json::Value::Null, &effects, &root);
         (call.subject, call.line) = (Subject::Execute, line);
         Builtin.judge(&call)
     };

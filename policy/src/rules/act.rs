@@ -1,0 +1,105 @@
+//! Effects as rules compare them: each with its parts.
+
+use crate::effect::{Effect, FileScope, ProgramRun, ServedRequest};
+use crate::path::HostPath;
+use crate::shell::starts::HOLE;
+
+use super::commands::CommandPart;
+
+/// How an effect belongs to its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EffectStanding {
+    /// The call does it: it must be allowed.
+    Own,
+    /// The call does something else by it: rules that deny or ask apply.
+    Implied,
+    /// A program of the call could do it: rules about the capability that deny or ask apply.
+    Reach,
+}
+
+/// A part of an effect that rules are compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act<'a> {
+    /// The effect has no object.
+    Nothing,
+    /// One file.
+    File(&'a HostPath),
+    /// A directory and everything in it.
+    Tree(&'a HostPath),
+    /// One command of a command line, or a statement.
+    Command(CommandPart),
+    /// A command line that could not be taken apart.
+    UnknownCommand,
+    /// A command line that no rule looks into.
+    WholeLine,
+    /// Text that a program is given to read at its start, or typed.
+    Input(&'a str),
+    /// A host and its port.
+    Host(&'a str, u16),
+    /// A subagent and its task.
+    Agent(&'a str, &'a str),
+    /// A request that somebody else carries out.
+    Request(&'a ServedRequest),
+    /// Whatever a program could do.
+    Anything,
+}
+
+impl Act<'_> {
+    /// The act in words; `None` where there is nothing to name.
+    pub(super) fn told(&self) -> Option<String> {
+        match self {
+            Self::Nothing | Self::WholeLine => None,
+            Self::File(path) => Some(path.to_string()),
+            Self::Tree(path) => Some(format!("{path} and all beneath it")),
+            Self::Command(command) => {
+                let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
+                Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
+            }
+            Self::Input(_) => Some("what it is given to read".to_owned()),
+            Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
+            Self::Host(host, port) => Some(format!("{host}:{port}")),
+            Self::Agent(agent, _) => Some(format!("the agent {agent}")),
+            Self::Request(ServedRequest { words: Some(words), .. }) => Some(format!("`{words}`")),
+            Self::Request(ServedRequest { arguments, .. }) => Some(format!("the arguments {arguments}")),
+            Self::Anything => Some("what a program could do".to_owned()),
+        }
+    }
+}
+
+/// An effect of a call, with its parts.
+#[derive(Debug, Clone)]
+pub struct JudgedEffect<'a> {
+    /// The effect.
+    pub effect: &'a Effect,
+    /// How it belongs to the call.
+    pub standing: EffectStanding,
+    /// Its parts: each must be allowed.
+    pub acts: Vec<Act<'a>>,
+}
+
+impl<'a> JudgedEffect<'a> {
+    /// An effect whose parts are plain. Commands of a program are for whoever takes its line apart: it has none here that are known.
+    #[must_use]
+    pub fn new(effect: &'a Effect, standing: EffectStanding) -> Self {
+        let act = match effect {
+            Effect::Shows(FileScope::File(path))
+            | Effect::Lists(FileScope::File(path))
+            | Effect::Writes { path, .. } => Act::File(path),
+            Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) => Act::Tree(path),
+            Effect::Runs(ProgramRun::Typed { text, .. }) => Act::Input(text),
+            Effect::Runs(_) => Act::UnknownCommand,
+            Effect::Connects(connection) => Act::Host(&connection.host, connection.port),
+            Effect::Queries(query) => Act::Command(CommandPart::of_statement(&query.statement.text)),
+            Effect::Delegates { agent, task } => Act::Agent(agent, task),
+            Effect::Serves(request) => Act::Request(request),
+            Effect::Asks | Effect::Notes(_) | Effect::Uses(_) => Act::Nothing,
+        };
+        Self { effect, standing, acts: vec![act] }
+    }
+
+    /// Replaces its parts.
+    #[must_use]
+    pub fn with(self, acts: Vec<Act<'a>>) -> Self {
+        Self { acts, ..self }
+    }
+}
