@@ -576,7 +576,7 @@ fn parts(line: &str) -> Vec<CommandPart> {
         }
         Simple { words: words.map(word).collect(), assignments, ..Simple::default() }
     };
-    commands::parts(&Line { commands: line.split(" ; ").map(command).collect(), unknown: None }).unwrap()
+    commands::parts(&Line { commands: line.split(" ; ").map(command).collect(), ..Line::default() }).unwrap()
 }
 
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {

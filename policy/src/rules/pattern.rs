@@ -307,6 +307,10 @@ fn meaning(permission: &Permission, about: Option<Subject>) -> Meaning {
 ///
 /// A pattern that allows commands is compared word by word: a `*` that is a word of its own stands for any number of words, one
 /// within a word for a part of that word.
+///
+/// `COMMAND <<TEXT` is about a command that its line gives a text (`python3 - <<E`, `echo … | python3`). A program that executes
+/// the text is covered by no pattern with a `*` that does not say so: `python3 - <<*` is for any text, `python3 - <<import json*`
+/// for those that begin so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wildcard {
     text: String,
@@ -323,6 +327,15 @@ pub struct Wildcard {
     below: Option<Box<Self>>,
     /// Parts of `cd DIR && COMMAND`, which is about commands in another directory than the usual one.
     elsewhere: Option<Box<Elsewhere>>,
+    /// Parts of `COMMAND <<TEXT`, which is about a command with a text that its line gives it to read.
+    given: Option<Box<Given>>,
+}
+
+/// A pattern for a command, and one for what it is given to read: `python3 - <<*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given {
+    command: Wildcard,
+    document: Wildcard,
 }
 
 /// A directory, and a pattern for the commands there.
@@ -414,6 +427,8 @@ impl Wildcard {
                 (Some(elsewhere), _) => elsewhere.command.pairs,
                 // Another path may lead to the same place.
                 (None, _) if path.contains('/') && !is_assignment(path) => Pairs::NONE,
+                // A text that is read is none of the command's words.
+                (None, _) if text.contains(" <<") => Pairs::NONE,
                 // Of a path only the name need be there.
                 (None, Some(by_name)) => by_name.pairs,
                 (None, None) => pairs,
@@ -422,6 +437,9 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere,
+            given: text.split_once(" <<").map(|(command, document)| {
+                Box::new(Given { command: Self::new(command), document: Self::new(document) })
+            }),
         }
     }
 
@@ -460,6 +478,7 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere: None,
+            given: None,
         }
     }
 
@@ -498,6 +517,15 @@ impl Wildcard {
     }
 
     fn covers_in_place(&self, command: &CommandPart) -> bool {
+        // A file that a command reads is that command's affair.
+        if let Some(words) = command.read_by() {
+            return words.is_empty() || self.covers_words(&joined(words), words);
+        }
+        if let Some(given) = &self.given {
+            let text = command.document().filter(|_| !command.evaluates());
+            return text.is_some_and(|text| given.document.covers_text(text))
+                && given.command.covers_words(command.text(), command.words());
+        }
         if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
@@ -509,6 +537,11 @@ impl Wildcard {
         };
         self.covers_words(command.text(), command.words())
             || command.around().any(|(words, known)| names(known) && self.covers_words(&joined(words), words))
+    }
+
+    /// True if it matches a text, whatever its holes stand for.
+    fn covers_text(&self, text: &str) -> bool {
+        self.text == "*" || (!text.contains(HOLE) && self.matches(text))
     }
 
     fn words(&self) -> impl Iterator<Item = &str> {
@@ -523,6 +556,10 @@ impl Wildcard {
     fn is_about(&self, command: &CommandPart) -> bool {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.touches(command.directory()) && elsewhere.command.is_about(command);
+        }
+        if let Some(given) = &self.given {
+            let text = command.document().unwrap_or_default();
+            return given.document.touches(text) && given.command.is_about(command);
         }
         if command.sets_anything() {
             let name = self.text.split(['=', '*']).next().unwrap_or_default();
@@ -548,15 +585,15 @@ impl Wildcard {
         if self.by_path.is_empty() && self.below.is_none() {
             return false;
         }
-        let place = match command.place() {
-            Some(ProgramPlace::At(place)) => place,
-            Some(ProgramPlace::Anywhere) => return true,
-            None => return false,
-        };
         // A relative pattern may also be meant from where commands usually run.
         let below = self.below.as_ref().zip(command.directory().usual());
-        self.by_path.iter().any(|this| this.touches(&place))
-            || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+        command.places().into_iter().any(|place| match place {
+            ProgramPlace::At(place) => {
+                self.by_path.iter().any(|this| this.touches(&place))
+                    || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+            }
+            ProgramPlace::Anywhere => true,
+        })
     }
 
     /// This relative pattern, for absolute paths below a directory.

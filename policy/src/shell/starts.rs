@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::input::Input;
 use super::{Piece, Word};
 
 /// Stands in a text for what is not known before it runs. No command line holds a NUL.
@@ -770,12 +771,12 @@ fn option(wrapper: &Wrapper, text: &str) -> Option_ {
 /// A command that another one starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Its words.
-    pub words: Vec<KnownWord>,
     /// The commands in which it stands, outermost first, and how many words of each say what its name is.
     pub within: Vec<(Arc<[KnownWord]>, usize)>,
     /// True if one of them may start it in another directory than its own.
     pub moved: bool,
+    /// As the line within a line says it, with the texts that it gives.
+    pub inner: InnerCommand,
 }
 
 /// True if a command starts something that is none of its own words.
@@ -785,30 +786,91 @@ fn looks_further(name: &str, words: &[KnownWord]) -> bool {
         || (name == "env" && words.iter().any(splits_words))
 }
 
-/// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
-pub fn all(words: &[KnownWord], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<KnownWord>>) -> Vec<Started> {
+/// A command of a line within a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InnerCommand {
+    /// Its words; `>` and a file, `<` and a file, or a variable's value alone for what the shell itself does.
+    pub words: Vec<KnownWord>,
+    /// Texts that its line gives it.
+    pub input: Input,
+    /// The command whose input it is, if it is a file that is read.
+    pub read_by: Option<Arc<[KnownWord]>>,
+    /// True if it is a variable that is set for the line, and not for one command.
+    pub sets_alone: bool,
+}
+
+impl InnerCommand {
+    /// A command that its line gives no text.
+    #[must_use]
+    pub fn of(words: Vec<KnownWord>) -> Self {
+        Self { words, ..Self::default() }
+    }
+}
+
+/// The shell that reads a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineReader {
+    /// bash, as the grammar knows it.
+    Bash,
+    /// A shell that reads [portable](super::plain::is_portable) lines as bash does.
+    Posix,
+    /// One that reads [plain](super::plain::is_plain) lines as bash does.
+    Other,
+}
+
+/// All that a command starts, however deep, also by its input. Lines are taken apart by `cut`. Of more than `most` commands one is
+/// anything at all.
+pub fn all(
+    (words, input): (&[KnownWord], &Input),
+    most: usize,
+    cut: &dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
+) -> Vec<Started> {
     let mut search = StartSearch { most, cut, found: Vec::new() };
-    search.below(words, &[], (0, false));
+    search.below((words, input), &[], StartPlace { along: 0, moved: false, reader: LineReader::Bash });
     search.found
 }
 
 struct StartSearch<'a> {
     most: usize,
-    cut: &'a dyn Fn(&str) -> Vec<Vec<KnownWord>>,
+    cut: &'a dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
     found: Vec<Started>,
 }
 
+/// Facts about the command whose starts are looked for.
+#[derive(Clone, Copy)]
+struct StartPlace {
+    /// How many of the commands that it stands in have it among their own words.
+    along: usize,
+    /// One of them may have chosen another directory.
+    moved: bool,
+    /// The shell that runs it.
+    reader: LineReader,
+}
+
 impl StartSearch<'_> {
-    /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words; `moved` says
-    /// that one may have chosen another directory.
-    fn below(&mut self, words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)], (along, moved): (usize, bool)) {
-        let direct = starts(words);
+    /// Collects what `words` start, which stand in `within`.
+    fn below(
+        &mut self,
+        (words, input): (&[KnownWord], &Input),
+        within: &[(Arc<[KnownWord]>, usize)],
+        place: StartPlace,
+    ) {
+        let StartPlace { along, moved, reader } = place;
+        let mut direct = starts(words);
+        // A pattern about the command never names what is in its input.
+        let read = input.lines(words).into_iter().map(|text| CommandStart::Line { text, at: words.len() });
+        direct.extend(read);
         let shared: Arc<[KnownWord]> = words.into();
         let commands = direct.iter().filter(|start| matches!(start, CommandStart::Command { .. })).count();
         for start in direct {
-            let (inner, at, along_inner) = match start {
-                CommandStart::Command { words, at } => (vec![words], at, along + 1),
-                CommandStart::Line { text, at } => (self.line(&text), at, 0),
+            let (inner, at, along_inner, reader) = match start {
+                CommandStart::Command { words, at } => {
+                    (vec![InnerCommand { input: input.clone(), ..InnerCommand::of(words) }], at, along + 1, reader)
+                }
+                CommandStart::Line { text, at } => {
+                    let reader = line_reader(words, reader);
+                    (self.line(&text, reader), at, 0, reader)
+                }
             };
             let moved = moved || moves(words, at);
             let mut around = within.to_vec();
@@ -817,29 +879,61 @@ impl StartSearch<'_> {
             around.push((Arc::clone(&shared), at + 1));
             for inner in inner {
                 if self.found.len() >= self.most || around.len() > DEPTH_MAX {
-                    self.found.push(Started { words: vec![KnownWord::anything()], within: Vec::new(), moved: true });
+                    let inner = InnerCommand::of(vec![KnownWord::anything()]);
+                    self.found.push(Started { inner, within: Vec::new(), moved: true });
                     return;
                 }
-                self.found.push(Started { words: inner.clone(), within: around.clone(), moved });
+                self.found.push(Started { inner: inner.clone(), within: around.clone(), moved });
+                let InnerCommand { words, input, .. } = inner;
+                let name = words.first().and_then(KnownWord::fixed).map_or("", base);
+                let is_further = commands < 2 || looks_further(name, &words) || !input.is_empty();
                 // Where each word may be a name, wrappers have been looked behind already.
-                let name = inner.first().and_then(KnownWord::fixed).map_or("", base);
-                if commands < 2 || looks_further(name, &inner) {
-                    self.below(&inner, &around, (along_inner, moved));
+                if is_further {
+                    self.below((&words, &input), &around, StartPlace { along: along_inner, moved, reader });
                 }
             }
         }
     }
 
     /// The commands of a line.
-    fn line(&self, text: &KnownWord) -> Vec<Vec<KnownWord>> {
+    fn line(&self, text: &KnownWord, reader: LineReader) -> Vec<InnerCommand> {
         if text.text.contains(HOLE) {
             // Anything may be put there.
-            let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"));
-            commands.push(vec![KnownWord::anything()]);
+            let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"), LineReader::Other);
+            commands.push(InnerCommand::of(vec![KnownWord::anything()]));
             return commands;
         }
-        (self.cut)(&text.text)
+        (self.cut)(&text.text, reader)
     }
+}
+
+/// The shell that reads a line which a command hands on. `runs` is the one that runs the command.
+fn line_reader(words: &[KnownWord], runs: LineReader) -> LineReader {
+    let Some((name, args)) = words.split_first() else { return LineReader::Other };
+    match name.fixed().map(base) {
+        Some("bash" | "rbash") if keeps_syntax(args) => LineReader::Bash,
+        Some("bash" | "rbash") => LineReader::Other,
+        Some(
+            "eval" | "trap" | "." | "source" | "alias" | "printf" | "test" | "[" | "read" | "let" | "unset" | "wait"
+            | "getopts" | "declare" | "typeset" | "local" | "readonly" | "mapfile" | "readarray" | "compgen"
+            | "complete" | "compopt" | "bind",
+        ) => runs,
+        Some("fish" | "csh" | "tcsh" | "zsh" | "ksh" | "mksh") | None => LineReader::Other,
+        // They hand it to `sh`.
+        Some(_) => LineReader::Posix,
+    }
+}
+
+/// True if no option of bash makes it read a line in another way.
+fn keeps_syntax(args: &[KnownWord]) -> bool {
+    let plain = |text: &str| match text.strip_prefix("--") {
+        Some(long) => matches!(long, "" | "login" | "norc" | "noprofile"),
+        None => {
+            text.strip_prefix('-').is_some_and(|letters| letters.bytes().all(|letter| b"ceilnrsuvxf".contains(&letter)))
+        }
+    };
+    let mut args = args.iter().take_while(|arg| arg.text.starts_with(['-', '+', HOLE])).peekable();
+    args.all(|arg| arg.fixed().is_some_and(plain))
 }
 
 #[cfg(test)]
@@ -851,10 +945,10 @@ mod tests {
     }
 
     fn found(line: &str) -> Vec<String> {
-        let cut = |line: &str| line.split(';').map(|command| words(command.trim())).collect();
+        let cut = |line: &str, _| line.split(';').map(|command| InnerCommand::of(words(command.trim()))).collect();
         let shown =
             |words: &[KnownWord]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
-        all(&words(line), 100, &cut).iter().map(|started| shown(&started.words)).collect()
+        all((&words(line), &Input::default()), 100, &cut).iter().map(|started| shown(&started.inner.words)).collect()
     }
 
     #[test]
@@ -1002,7 +1096,7 @@ mod tests {
     /// How much of an outer command tells the name of an inner one.
     #[test]
     fn a_name_is_known_by_what_stands_before_it() {
-        let started = all(&words("time env A=1 touch x"), 100, &|_| Vec::new());
+        let started = all((&words("time env A=1 touch x"), &Input::default()), 100, &|_, _| Vec::new());
         let known: Vec<Vec<usize>> =
             started.iter().map(|one| one.within.iter().map(|(_, known)| *known).collect()).collect();
         assert_eq!(known, [vec![2], vec![4, 3]]);
