@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
 use crate::shell::input::{Input, InputUse, executes};
+use crate::shell::programs::{self, Forms};
 use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, Started};
 use crate::shell::{LINE_MAX, Line, Piece, Redirect, Word, plain, reading};
 use crate::watchdog::words;
@@ -39,6 +40,8 @@ pub struct CommandPart {
     sets_alone: bool,
     /// Directories in which its line has its program looked for.
     search: Arc<[String]>,
+    /// Other spellings of it, if it is a program with subcommands.
+    forms: Arc<Forms>,
 }
 
 /// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.
@@ -180,6 +183,7 @@ impl CommandPart {
     fn of(text: String, words: Vec<KnownWord>) -> Self {
         Self {
             text,
+            forms: Arc::new(programs::forms(&words)),
             words,
             evaluates: false,
             within: Vec::new(),
@@ -313,6 +317,17 @@ impl CommandPart {
         let program = self.words.first().map_or(0, |program| program.text.len());
         place.push_str(self.text.get(program..).unwrap_or_default());
         ProgramPlace::At(place)
+    }
+
+    /// Commands that it may be, in other words: as [`programs::forms`] has them, and else as it is.
+    pub(super) fn meant(&self) -> impl Iterator<Item = &[KnownWord]> {
+        let own = self.forms.meant.is_empty().then_some(&self.words[..]);
+        self.forms.meant.iter().map(Vec::as_slice).chain(own)
+    }
+
+    /// The command that it certainly is, in other words, if there are any.
+    pub(super) fn same(&self) -> Option<&[KnownWord]> {
+        self.forms.same.as_deref()
     }
 
     /// Text that the line gives it to read; a [`HOLE`] if it is given one that nobody has told.

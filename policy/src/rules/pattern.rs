@@ -5,6 +5,8 @@
 
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
+use crate::shell::options::OptionPattern;
+use crate::shell::programs;
 use crate::shell::starts::{HOLE, KnownWord, base, is_assignment, is_name};
 use crate::tool::Subject;
 use crate::variable::{PatternVariable, Variables};
@@ -327,8 +329,53 @@ pub struct Wildcard {
     below: Option<Box<Self>>,
     /// Parts of `cd DIR && COMMAND`, which is about commands in another directory than the usual one.
     elsewhere: Option<Box<Elsewhere>>,
+    /// The pattern for commands in other words.
+    other: Option<Box<OtherWords>>,
     /// Parts of `COMMAND <<TEXT`, which is about a command with a text that its line gives it to read.
     given: Option<Box<Given>>,
+}
+
+/// What a pattern means of commands that say the same in other words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OtherWords {
+    /// The pattern with the own names of a program and its subcommand, for the forms of a command.
+    canonical: Option<Wildcard>,
+    /// Its options, and a pattern for what is left without them.
+    options: Option<(OptionPattern, Wildcard)>,
+}
+
+impl OtherWords {
+    /// What a pattern means, and the name that all such commands have; `None` if there are no others.
+    fn of(pattern: &str) -> Option<(Self, String)> {
+        let name = pattern.split(' ').next().unwrap_or_default();
+        let own = programs::canonical_name(name);
+        let options = OptionPattern::parse(pattern).map(|options| {
+            let operands = Wildcard::simple(options.operands.clone());
+            (options, operands)
+        });
+        if own.is_none() && options.is_none() {
+            return None;
+        }
+        let canonical = programs::canonical(pattern).map(Wildcard::simple);
+        Some((Self { canonical, options }, own.unwrap_or(name).to_owned()))
+    }
+
+    /// True if a command may be meant.
+    fn is_about(&self, pattern: &Wildcard, command: &CommandPart) -> bool {
+        let value = |pattern: &str, value: &str| Wildcard::simple(pattern.to_owned()).touches(value);
+        command.meant().any(|words| {
+            let is_named = || {
+                let text = joined(words);
+                pattern.touches(&text) || self.canonical.as_ref().is_some_and(|this| this.touches(&text))
+            };
+            let has_options = || {
+                self.options.as_ref().is_some_and(|(options, operands)| {
+                    options.operands_of(words, &value).is_some_and(|left| operands.touches(&left))
+                })
+            };
+            is_named() || has_options()
+        })
+    }
 }
 
 /// A pattern for a command, and one for what it is given to read: `python3 - <<*`.
@@ -417,6 +464,7 @@ impl Wildcard {
         let name = base(path);
         let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*') && !is_assignment(path))
             .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
+        let other = OtherWords::of(text);
         let elsewhere = text.strip_prefix("cd ").and_then(|rest| rest.split_once(" && "));
         let elsewhere = elsewhere.map(|(directory, command)| Box::new(Elsewhere::new(directory, command)));
         Self {
@@ -429,6 +477,10 @@ impl Wildcard {
                 (None, _) if path.contains('/') && !is_assignment(path) => Pairs::NONE,
                 // A text that is read is none of the command's words.
                 (None, _) if text.contains(" <<") => Pairs::NONE,
+                // In other words there are other pairs.
+                (None, _) if other.is_some() => {
+                    Pairs::of_bytes(other.as_ref().map_or(&b""[..], |(_, name)| name.as_bytes()))
+                }
                 // Of a path only the name need be there.
                 (None, Some(by_name)) => by_name.pairs,
                 (None, None) => pairs,
@@ -437,6 +489,7 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere,
+            other: other.map(|(other, _)| Box::new(other)),
             given: text.split_once(" <<").map(|(command, document)| {
                 Box::new(Given { command: Self::new(command), document: Self::new(document) })
             }),
@@ -478,6 +531,7 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere: None,
+            other: None,
             given: None,
         }
     }
@@ -535,7 +589,15 @@ impl Wildcard {
         let names = |known: usize| {
             self.words().take(known).enumerate().filter(|(at, word)| is_named(*at, word, known)).count() == known
         };
+        let is_fixed = self.words().next().is_some_and(programs::has_fixed_names);
+        let canonical = self.other.as_ref().and_then(|other| other.canonical.as_ref()).filter(|_| is_fixed);
+        let covers = |words: &[KnownWord]| {
+            let text = joined(words);
+            self.covers_words(&text, words) || canonical.is_some_and(|this| this.covers_words(&text, words))
+        };
         self.covers_words(command.text(), command.words())
+            || canonical.is_some_and(|this| this.covers_words(command.text(), command.words()))
+            || command.same().is_some_and(covers)
             || command.around().any(|(words, known)| names(known) && self.covers_words(&joined(words), words))
     }
 
@@ -572,7 +634,8 @@ impl Wildcard {
             // Servers take `SECRETS` for `secrets`.
             return Self::new(&self.text.to_lowercase()).touches(&command.text().to_lowercase());
         }
-        if self.is_about_place(command) {
+        let in_other_words = |this: &Self| this.other.as_ref().is_some_and(|other| other.is_about(this, command));
+        if self.is_about_place(command) || in_other_words(self) || self.by_name.as_deref().is_some_and(in_other_words) {
             return true;
         }
         let by_name = command.by_name();

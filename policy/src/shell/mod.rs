@@ -8,7 +8,9 @@
 //! asks [`Line::understood`] first, which gives the commands only if there are no others.
 
 pub mod input;
+pub(crate) mod options;
 pub mod plain;
+pub(crate) mod programs;
 pub mod reading;
 pub mod restricted;
 pub mod starts;

@@ -253,3 +253,66 @@ fn hostile_lines_within_lines_end() {
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace(' ', "\\ ")
 }
+
+/// G7, C1: a rule is about a command whatever stands before its subcommand, by whatever name it goes and in whatever order its
+/// options stand; what allows minds all but a few.
+#[test]
+fn g7_c1_a_command_is_known_in_other_words() {
+    for (pattern, line) in [
+        ("git push *", "git -C . push"),
+        ("git push *", "git --no-pager push"),
+        ("git push *", "git -c a.b=c push"),
+        ("git push *", "git --git-dir=x push"),
+        ("git push *", "sudo git --weird push"),
+        ("/usr/bin/git push *", "git -C . push"),
+        ("docker run *", "docker --context x run y"),
+        ("docker run *", "docker container run y"),
+        ("docker container run *", "docker run y"),
+        ("npm publish *", "npm --prefix x publish"),
+        ("npm publish *", "npm publi"),
+        ("npm i *", "npm install x"),
+        ("cargo publish *", "cargo +nightly publish"),
+        ("pip install *", "python3 -m pip install x"),
+        ("apt-get install *", "apt -y install x"),
+        ("rm -rf *", "rm -r -f x"),
+        ("rm -rf *", "sudo rm x --recursive --force"),
+        ("curl * -d *", "curl --data=x https://y"),
+        ("git push --force *", "git -C . push -f origin"),
+        ("/bin/rm -rf *", "rm -fr x"),
+    ] {
+        assert!(denied(pattern, line), "{pattern}: {line}");
+        let told = judged(&[("*", Action::Allow), (pattern, Action::Ask)], Mode::Ask, line);
+        assert_eq!(told, Action::Ask, "{pattern}: {line}");
+    }
+    for (pattern, line) in [
+        ("git push *", "git -C push status"),
+        ("git push *", "git log push"),
+        ("npm publish *", "npm pack"),
+        ("rm -rf *", "rm -r x"),
+        ("curl * -d *", "curl -o d https://y"),
+        ("git push --force *", "git push origin main"),
+    ] {
+        assert!(!denied(pattern, line), "the control: {pattern}: {line}");
+    }
+    for (pattern, line) in [
+        ("git log *", "git --no-pager log -1"),
+        ("npm install *", "npm i x"),
+        ("npm i *", "npm install x"),
+        ("git -C . log *", "git -C . log"),
+    ] {
+        assert!(allowed(&[pattern], line), "{pattern}: {line}");
+    }
+    for (pattern, line) in [
+        ("git log *", "git -C x log"),
+        ("git log *", "git -c core.pager=x log"),
+        ("git log *", "git --git-dir=x log"),
+        ("git log *", "git --exec-path=x log"),
+        ("git log *", "git --no-pager -C x log"),
+        ("docker run *", "docker --config x run y"),
+        ("npm install *", "npm insta$x"),
+        ("npm publish *", "npm publi"),
+        ("git log *", "./git --no-pager log"),
+    ] {
+        assert!(!allowed(&[pattern], line), "{pattern}: {line}");
+    }
+}
