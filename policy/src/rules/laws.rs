@@ -1183,7 +1183,7 @@ fn what_is_started_elsewhere_is_not_allowed_here() {
         &["unshare", "--wd=vendor"],
         &["unshare", "-w", "vendor"],
         &["start-stop-daemon", "-d", "vendor"],
-        &["strace", "-f"],
+        &["systemd-run", "--user"],
     ] {
         let (make, evil) = ([before, &["make", "test"]].concat(), [before, &["./evil.sh"]].concat());
         assert_eq!(judged("make test", Action::Allow, &make), Action::Ask, "{before:?}");

@@ -13,7 +13,9 @@ pub mod plain;
 pub(crate) mod programs;
 pub mod reading;
 pub mod restricted;
+mod starters;
 pub mod starts;
+mod wrappers;
 
 use std::collections::BTreeMap;
 

@@ -503,6 +503,18 @@ fn joined_name(name: &str, args: &[KnownWord]) -> Option<Vec<KnownWord>> {
         .then(|| words.into_iter().chain(args.iter().cloned()).collect())
 }
 
+/// Places among a program's arguments where its subcommand may stand, and the names that it may have there. Of a program that is not
+/// known it is the first.
+pub(crate) fn subcommands_of(name: &str, args: &[KnownWord]) -> Vec<(usize, String)> {
+    let Some(program) = program(name) else {
+        return args.first().and_then(KnownWord::fixed).map(|first| (0, first.to_owned())).into_iter().collect();
+    };
+    let named = |at: usize| {
+        args[at].fixed().map(|given| names(program, given)).unwrap_or_default().into_iter().map(move |name| (at, name))
+    };
+    subcommands(program, args).into_iter().flat_map(named).collect()
+}
+
 /// Places among a program's words where its subcommand may stand.
 fn subcommands(program: &Program, args: &[KnownWord]) -> BTreeSet<usize> {
     let (mut next, mut found, mut seen) = (vec![0], BTreeSet::new(), BTreeSet::new());
