@@ -40,6 +40,8 @@ pub struct CommandPart {
     sets_alone: bool,
     /// Directories in which its line has its program looked for.
     search: Arc<[String]>,
+    /// True if it does nothing but hand lines to a shell that were read in full, so that their parts say what it does.
+    hands_on: bool,
     /// Other spellings of it, if it is a program with subcommands.
     forms: Arc<Forms>,
 }
@@ -193,6 +195,7 @@ impl CommandPart {
             document: None,
             read_by: None,
             sets_alone: false,
+            hands_on: false,
             search: Arc::default(),
         }
     }
@@ -341,11 +344,12 @@ impl CommandPart {
     }
 
     /// True if it needs no rule of its own: it is allowed if no rule denies it or asks about it. That is a file that a command
-    /// reads, which rules about files judge; a variable of the line's own; and what the shell does by itself and nobody else sees
-    /// (`true`, `exit`, `set -e`, `[ -f x ]`).
+    /// reads, which rules about files judge; a variable of the line's own; what the shell does by itself and nobody else sees
+    /// (`true`, `exit`, `set -e`, `[ -f x ]`); and a shell whose line was read in full (`bash -c LINE`), for the parts of that line are
+    /// there too.
     #[must_use]
     pub fn is_neutral(&self) -> bool {
-        if self.read_by.is_some() {
+        if self.read_by.is_some() || (self.hands_on && !self.is_fed()) {
             return true;
         }
         if self.evaluates || self.is_fed() || self.is_statement() {
@@ -518,7 +522,9 @@ fn of_command(line: &Line, at: usize, lines: Option<&InnerLines<'_>>) -> Vec<Com
     let input = Input::of(line, at);
     let below = lines.map(|lines| set_by(&words, &[]).chain(started((&words, &input), lines)).collect());
     let by: Arc<[KnownWord]> = words.as_slice().into();
-    let run = (!words.is_empty()).then(|| CommandPart::of_words(words).reading(&input));
+    let hands_on = lines.is_some_and(|lines| lines.are_read(&words, LineReader::Bash));
+    let run = CommandPart { hands_on, ..CommandPart::of_words(words.clone()).reading(&input) };
+    let run = (!words.is_empty()).then_some(run);
     let set = command.assignments.iter().map(|assignment| {
         let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
         let part = CommandPart::assignment(Some(&assignment.name), &values.join(" "), Vec::new());
@@ -556,7 +562,11 @@ fn started((words, input): (&[KnownWord], &Input), lines: &InnerLines<'_>) -> Ve
                 sets_alone: started.inner.sets_alone,
                 ..CommandPart::assignment(Some(name), value, started.within.clone())
             },
-            None => CommandPart::within(started),
+            // Which shell runs it is not told.
+            None => CommandPart {
+                hands_on: lines.are_read(words, LineReader::Posix),
+                ..CommandPart::within(started.clone())
+            },
         };
         std::iter::once(part).chain(set)
     };
@@ -573,6 +583,14 @@ struct InnerLines<'a> {
 }
 
 impl InnerLines<'_> {
+    /// True if a command does nothing but hand on lines that the grammar has read, and that the shell reads alike.
+    fn are_read(&self, words: &[KnownWord], runs: LineReader) -> bool {
+        let is_read =
+            |text: &String| self.known.and_then(|known| known.get(text)).is_some_and(|line| line.understood().is_ok());
+        let handed = starts::handed_on(words, runs);
+        handed.is_some_and(|(texts, reader)| texts.iter().all(|text| is_read(text) && is_read_alike(text, reader)))
+    }
+
     /// The commands of a line that is handed to a shell: as the grammar reads it, or else as the quick cut does. If they may not be
     /// all, one of them is anything.
     fn commands(&self, text: &str, reader: LineReader) -> Vec<InnerCommand> {
@@ -583,15 +601,19 @@ impl InnerLines<'_> {
         let Some(line) = known.filter(|line| line.understood().is_ok()) else { return cut(text) };
         let mut commands: Vec<InnerCommand> =
             (0..line.commands.len()).flat_map(|at| inner_commands(line, at)).collect();
-        let is_read_alike = match reader {
-            LineReader::Bash => true,
-            LineReader::Posix => plain::is_plain(text) || plain::is_portable(text),
-            LineReader::Other => plain::is_plain(text),
-        };
-        if !is_read_alike {
+        if !is_read_alike(text, reader) {
             commands.push(InnerCommand::of(vec![KnownWord::anything()]));
         }
         commands
+    }
+}
+
+/// True if a shell reads a line that the grammar understands as bash does.
+fn is_read_alike(text: &str, reader: LineReader) -> bool {
+    match reader {
+        LineReader::Bash => true,
+        LineReader::Posix => plain::is_plain(text) || plain::is_portable(text),
+        LineReader::Other => plain::is_plain(text),
     }
 }
 

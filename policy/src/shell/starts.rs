@@ -164,6 +164,9 @@ fn moves(words: &[KnownWord], at: usize) -> bool {
 fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
     let Some(text) = word.fixed() else { return !word.several && assigned(&word.text).is_some() };
     let (letters, long) = wrapper.places;
+    if matches!(wrapper.rest, Rest::CommandOrLine | Rest::LineBehindOption) && matches!(text, "-c" | "--command") {
+        return true;
+    }
     match text.strip_prefix('-') {
         None | Some("" | "-") => true,
         Some(given) => {
@@ -501,6 +504,7 @@ fn lines_of_shell(args: &[KnownWord]) -> Vec<CommandStart> {
 fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
     let execs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     let begins = args.iter().enumerate().filter(|(_, arg)| arg.fixed().is_none_or(|arg| execs.contains(&arg)));
+    let root = found_below(args);
     begins
         .filter(|(at, _)| at + 1 < args.len())
         .map(|(at, _)| {
@@ -512,16 +516,30 @@ fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
                 _ => false,
             };
             let end = (0..of.len()).find(|at| ends(*at)).unwrap_or(of.len());
-            CommandStart::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
+            let root = if args[at].fixed() == Some("-exec") { root } else { "" };
+            CommandStart::Command { words: of[..end].iter().map(|word| filled(word, "{}", root)).collect(), at: at + 2 }
         })
         .filter(|start| !matches!(start, CommandStart::Command { words, .. } if words.is_empty()))
         .collect()
 }
 
-/// A word into which something is put.
-fn filled(word: &KnownWord, place: &str) -> KnownWord {
+/// Beginning of all that `find` finds: the one directory in which it looks, so that no name is an option. Nothing if it is not
+/// known, or not the only one.
+fn found_below(args: &[KnownWord]) -> &str {
+    let begins_tests = |arg: &KnownWord| arg.several || arg.text.starts_with(['-', '(', '!', ',', ')', HOLE]);
+    match (args.first(), args.get(1)) {
+        (Some(first), Some(second)) if !begins_tests(first) && begins_tests(second) => {
+            first.fixed().unwrap_or_default()
+        }
+        (Some(first), _) if first.text.starts_with('-') && first.text.len() > 2 => ".",
+        _ => "",
+    }
+}
+
+/// A word into which something is put that begins in a known way.
+fn filled(word: &KnownWord, place: &str, begins: &str) -> KnownWord {
     match word.text.contains(place) && !place.is_empty() {
-        true => KnownWord { text: word.text.replace(place, &HOLE.to_string()), several: word.several },
+        true => KnownWord { text: word.text.replace(place, &format!("{begins}{HOLE}")), several: word.several },
         false => word.clone(),
     }
 }
@@ -543,7 +561,7 @@ fn of_xargs(args: &[KnownWord]) -> Vec<CommandStart> {
     for start in &mut found {
         if let CommandStart::Command { words, .. } = start {
             match &replaced {
-                Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place)),
+                Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place, "")),
                 None => words.push(KnownWord::anything()),
             }
         }
@@ -620,7 +638,7 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
             }
             Option_::Line(words) => {
                 lines.extend(line_of_option(wrapper, args, at));
-                rest = if rest == Rest::BehindDashes { rest } else { Rest::Nothing };
+                rest = if matches!(rest, Rest::BehindDashes | Rest::Lines) { rest } else { Rest::Nothing };
                 at += words;
             }
             Option_::Unknown => return any_word(args),
@@ -933,6 +951,29 @@ impl StartSearch<'_> {
     }
 }
 
+/// The lines that a command hands to shells, with the shell that reads them, if it does nothing else: `bash -c LINE`, `eval LINE`.
+/// `runs` is the shell that runs the command.
+#[must_use]
+pub fn handed_on(words: &[KnownWord], runs: LineReader) -> Option<(Vec<String>, LineReader)> {
+    let (first, args) = words.split_first()?;
+    let name = first.fixed()?;
+    let program = ["/bin/", "/usr/bin/"].iter().find_map(|directory| name.strip_prefix(directory)).unwrap_or(name);
+    let hands_on = match program {
+        "bash" | "sh" | "dash" => {
+            let flags = args.first().and_then(KnownWord::fixed).and_then(|flags| flags.strip_prefix('-'));
+            flags.is_some_and(|flags| flags.contains('c') && flags.bytes().all(|flag| b"ceux".contains(&flag)))
+        }
+        "eval" => name == program,
+        _ => false,
+    };
+    let text = |start: CommandStart| match start {
+        CommandStart::Line { text, .. } => text.fixed().map(str::to_owned),
+        CommandStart::Command { .. } => None,
+    };
+    let texts: Option<Vec<String>> = starts(words).into_iter().map(text).collect();
+    texts.filter(|texts| hands_on && !texts.is_empty()).map(|texts| (texts, line_reader(words, runs)))
+}
+
 /// The shell that reads a line which a command hands on. `runs` is the one that runs the command.
 fn line_reader(words: &[KnownWord], runs: LineReader) -> LineReader {
     let Some((name, args)) = words.split_first() else { return LineReader::Other };
@@ -998,8 +1039,12 @@ mod tests {
             ("xargs --replace touch a{}", &["touch a$"]),
             ("xargs --replace=% touch a%", &["touch a$"]),
             ("xargs --max-lines touch a", &["touch a $"]),
-            ("find . -name x -exec touch {} ; -exec rm {} +", &["touch $", "rm $"]),
-            ("find . -exec env -u + touch {} ;", &["env -u + touch $", "touch $"]),
+            ("find . -name x -exec touch {} ; -exec rm {} +", &["touch .$", "rm .$"]),
+            ("find . -exec env -u + touch {} ;", &["env -u + touch .$", "touch .$"]),
+            ("find -name x -exec touch {} ;", &["touch .$"]),
+            ("find $ -exec touch {} ;", &["-exec touch $", "touch $"]),
+            ("find a b -exec touch {} ;", &["touch $"]),
+            ("find . -execdir touch {} ;", &["touch $"]),
             ("sh -ec touch_x;ls", &["touch x", "ls"]),
             ("sh -c - touch_x", &["touch x"]),
             ("sh -c + touch_x", &["touch x"]),
@@ -1061,7 +1106,10 @@ mod tests {
             ("gdb -ex python_x p", &["$"]),
             ("gdb --args touch x", &["touch x"]),
             ("tmux ls", &[]),
-            ("tmux send-keys touch_x Enter", &["touch x", "Enter", "touch x Enter", "touch_x Enter", "Enter", "touch x"]),
+            (
+                "tmux send-keys touch_x Enter",
+                &["touch x", "Enter", "touch x Enter", "touch_x Enter", "Enter", "touch x"],
+            ),
             ("screen -ls", &[]),
             ("/lib64/ld-linux-x86-64.so.2 --library-path l /bin/touch x", &["/bin/touch x"]),
             ("ld-musl-x86_64.so.1 /bin/touch x", &["/bin/touch x"]),

@@ -318,6 +318,14 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["dbus-run-session"], long_valued: &["config-file", "dbus-daemon"], ..PLAIN },
     Wrapper { names: &["systemd-inhibit"], long: &["no-pager", "list"], long_valued: &["what", "who", "why", "mode"], ..PLAIN },
     Wrapper { names: &["concurrently"], flags: "krs", valued: "ncp", long: &["kill-others", "kill-others-on-fail", "raw"], long_valued: &["names", "prefix", "prefix-colors", "success", "restart-tries"], rest: Rest::Lines, ..PLAIN },
+    Wrapper {
+        names: &["hyperfine"],
+        flags: "iN", valued: "wrmMnuS",
+        long: &["show-output", "ignore-failure"],
+        long_valued: &["warmup", "runs", "min-runs", "max-runs", "command-name", "export-json", "export-markdown", "export-csv", "shell", "style"],
+        lines: ("psc", &["prepare", "setup", "cleanup", "conclude", "reference"]), rest: Rest::Lines,
+        ..PLAIN
+    },
     Wrapper { names: &["nodemon"], valued: "weid", long_valued: &["watch", "ext", "ignore", "delay"], lines: ("x", &["exec"]), rest: Rest::Nothing, ..PLAIN },
     Wrapper { names: &["cargo watch"], flags: "cq", valued: "wixd", long_valued: &["watch", "ignore", "exec", "delay"], lines: ("s", &["shell"]), rest: Rest::Nothing, ..PLAIN },
 ];
@@ -325,7 +333,7 @@ const WRAPPERS: &[Wrapper] = &[
 /// Programs that start one, in a way that is not known here in detail: each of their words may be its name.
 #[rustfmt::skip]
 const SOME_WORD: &[&str] = &[
-    "systemd-run", "cgexec", "runuser", "su", "firejail", "bwrap", "setpriv", "rlwrap", "chpst", "softlimit", "numactl", "hyperfine",
+    "systemd-run", "cgexec", "runuser", "su", "firejail", "bwrap", "setpriv", "rlwrap", "chpst", "softlimit", "numactl",
     "ssh-agent", "start-stop-daemon", "capsh", "lldb", "dtach", "abduco", "daemonize", "daemon", "runcon", "uclampset", "mispipe", "pee",
     "proot", "dbus-launch", "machinectl", "watchexec", "nodaemon", "unionfs", "schroot", "ltrace-ng", "heaptrack", "rr", "bpftrace",
     "ccache", "distcc", "sccache", "foreman", "honcho", "overmind", "perf sched", "perf lock", "perf c2c", "perf mem", "perf kvm",

@@ -13,6 +13,8 @@ mod evaluated;
 mod inner;
 mod lex;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod restricted;
 #[cfg(test)]
 mod tests;

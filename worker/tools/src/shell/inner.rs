@@ -211,6 +211,11 @@ fn what_needs_no_rule_is_known() {
         "while read -r f; do wc \"$f\"; done < list",
         "f() { local x=1; wc $x; return 0; }; f",
         "n=$((1 + 2)); wc $n",
+        "bash -c 'if make; then git log; fi'",
+        "bash -ec 'for f in a b; do wc $f; done'",
+        "sh -c 'make && { git log; }'",
+        "eval 'while make; do break; done'",
+        "bash -c \"bash -c 'make; wc x'\"",
     ] {
         assert!(allowed(&rules, line) || line.ends_with("; f"), "{line}");
     }
@@ -225,6 +230,17 @@ fn what_needs_no_rule_is_known() {
         "read PATH; make",
         "make > out",
         "touch x; make",
+        "bash -c 'make; touch x'",
+        "bash -c 'make > out'",
+        "bash -c \"make $x\"",
+        "bash -c 'make (' ",
+        "bash --rcfile x -ic make",
+        "bash -O extglob -c make",
+        "./bash -c make",
+        "sh -c 'make &>x'",
+        "zsh -c make",
+        "bash x.sh",
+        "bash -c 'x=1 make'",
     ] {
         assert!(!allowed(&rules, line), "{line}");
     }
