@@ -146,8 +146,8 @@ fn reads_code(known: &Interpreter, args: &[KnownWord]) -> bool {
         if known.elsewhere.iter().any(|option| gives_code(option)) {
             return false;
         }
-        if text.starts_with('-') {
-            may_be_value = !(is_flag && text[1..].chars().all(|letter| known.flags.contains(letter)));
+        if let Some(letters) = text.strip_prefix('-') {
+            may_be_value = !(is_flag && letters.chars().all(|letter| known.flags.contains(letter)));
         } else if known.takes_script && !may_be_value {
             return false;
         } else {

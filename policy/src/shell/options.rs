@@ -378,8 +378,8 @@ fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> Read<'a> {
             continue;
         }
         let name = text.split('=').next().unwrap_or(text);
-        let opens = |opens: &&str| name == *opens || (opens.len() == 2 && text.starts_with(*opens));
-        if row.is_some_and(|row| row.opens.iter().any(|option| opens(&option))) {
+        let opens = |opens: &str| name == opens || (opens.len() == 2 && text.starts_with(opens));
+        if row.is_some_and(|row| row.opens.iter().any(|option| opens(option))) {
             read.open = true;
             read.operands.push("\0");
         }

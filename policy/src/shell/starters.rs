@@ -281,63 +281,28 @@ pub(super) fn make(args: &[KnownWord]) -> Vec<CommandStart> {
     args.iter().enumerate().filter_map(shell).chain(evaluated).collect()
 }
 
+/// Options of `parallel` without a value.
+#[rustfmt::skip]
+const PARALLEL_FLAGS: &[&str] = &[
+    "-k", "--keep-order", "-X", "-q", "--quote", "-t", "--verbose", "-v", "-0", "--null", "-u", "--ungroup", "--bar",
+    "--eta", "--progress", "--line-buffer", "--lb", "--will-cite", "--group", "-m", "--fg", "--bg", "--wait",
+];
+
+/// Options of `parallel` with one.
+#[rustfmt::skip]
+const PARALLEL_VALUED: &[&str] = &[
+    "-j", "--jobs", "-P", "-n", "-N", "-L", "-a", "--arg-file", "--colsep", "-C", "--delay", "--timeout", "--joblog",
+    "--results", "--retries", "--halt", "--load", "--tmpdir", "-d", "--delimiter", "-I", "--id",
+];
+
 /// A command of `parallel` is a line, into which its arguments are put; without one its input is lines.
 pub(super) fn parallel(args: &[KnownWord]) -> Vec<CommandStart> {
-    const FLAGS: &[&str] = &[
-        "-k",
-        "--keep-order",
-        "-X",
-        "-q",
-        "--quote",
-        "-t",
-        "--verbose",
-        "-v",
-        "-0",
-        "--null",
-        "-u",
-        "--ungroup",
-        "--bar",
-        "--eta",
-        "--progress",
-        "--line-buffer",
-        "--lb",
-        "--will-cite",
-        "--group",
-        "-m",
-        "--fg",
-        "--bg",
-        "--wait",
-    ];
-    const VALUED: &[&str] = &[
-        "-j",
-        "--jobs",
-        "-P",
-        "-n",
-        "-N",
-        "-L",
-        "-a",
-        "--arg-file",
-        "--colsep",
-        "-C",
-        "--delay",
-        "--timeout",
-        "--joblog",
-        "--results",
-        "--retries",
-        "--halt",
-        "--load",
-        "--tmpdir",
-        "-d",
-        "--delimiter",
-        "-I",
-        "--id",
-    ];
     let mut at = 0;
     while let Some(option) = args.get(at).filter(|arg| arg.text.starts_with('-')) {
         let Some(text) = option.fixed() else { return any_word(args) };
         let is_attached =
-            text.contains('=') || (!text.starts_with("--") && text.len() > 2 && VALUED.contains(&&text[..2]));
-        at += match (FLAGS.contains(&text) || is_attached, VALUED.contains(&text)) {
+            text.contains('=') || (!text.starts_with("--") && text.len() > 2 && PARALLEL_VALUED.contains(&&text[..2]));
+        at += match (PARALLEL_FLAGS.contains(&text) || is_attached, PARALLEL_VALUED.contains(&text)) {
             (true, _) => 1,
             (false, true) => 2,
             (false, false) => return any_word(args).into_iter().chain([anything(1)]).collect(),

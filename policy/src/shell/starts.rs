@@ -121,15 +121,14 @@ fn wrapper(name: &str, args: &[KnownWord]) -> Option<(Wrapper, usize)> {
     if !wrappers::has_subcommands(name) {
         return wrappers::row(name, "").map(|row| (row, 0));
     }
-    let places = programs::subcommands_of(name, args).into_iter().find_map(|(at, subcommand)| {
+    programs::subcommands_of(name, args).into_iter().find_map(|(at, subcommand)| {
         // `uv tool run`
         let inner = args.get(at + 1).and_then(KnownWord::fixed).unwrap_or_default();
         let both = format!("{subcommand} {inner}");
         wrappers::row(name, &both)
             .map(|row| (row, at + 2))
             .or_else(|| wrappers::row(name, &subcommand).map(|row| (row, at + 1)))
-    });
-    places
+    })
 }
 
 /// True if a program is the loader of others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.

@@ -799,9 +799,7 @@ impl<'a> ShellWalk<'a> {
         let (Some(body), Some(here)) = (node.child(0), node.child(1)) else { return false };
         let mut last = body;
         while matches!(last.kind(), "list" | "pipeline" | "negated_command") {
-            let Some(next) =
-                last.child_count().checked_sub(1).and_then(|at| last.child(u32::try_from(at).unwrap_or(0)))
-            else {
+            let Some(next) = last.child_count().checked_sub(1).and_then(|at| last.child(at)) else {
                 return false;
             };
             last = next;
