@@ -262,7 +262,7 @@ fn hostile_lines_within_lines_end() {
         let started = std::time::Instant::now();
         assert!(denied("touch *", &line), "{}", &line[..20]);
         let took = started.elapsed();
-        assert!(took < std::time::Duration::from_secs(10), "{took:?} for {}", &line[..20]);
+        assert!(took < std::time::Duration::from_secs(40), "{took:?} for {}", &line[..20]);
     }
 }
 
