@@ -66,6 +66,17 @@ fn is_plain(name: &str, args: &[KnownWord]) -> bool {
     }
 }
 
+/// True if a builtin that evaluates nothing does nothing that anybody but the shell sees.
+pub(super) fn is_neutral_builtin(name: &str, args: &[KnownWord]) -> bool {
+    match name {
+        ":" | "true" | "false" | "exit" | "return" | "break" | "continue" | "shift" | "set" | "[" | "test" | "[["
+        | "read" | "mapfile" | "readarray" | "getopts" | "wait" | "times" => true,
+        "local" => args.iter().all(|arg| arg.text.split('=').next().is_some_and(is_own_name)),
+        "unset" => args.iter().all(|arg| arg.fixed().is_some_and(is_own_name)),
+        _ => false,
+    }
+}
+
 fn cannot_be_option(word: &KnownWord) -> bool {
     !word.several && !word.text.starts_with(['-', HOLE]) && !word.text.is_empty()
 }

@@ -1,13 +1,17 @@
 //! A command line as the parts that rules look at.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
-use crate::shell::starts::{self, HOLE, KnownWord, Started};
-use crate::shell::{Line, Redirect, Simple, Word, plain, reading};
+use crate::shell::input::{Input, InputUse, executes};
+use crate::shell::programs::{self, Forms};
+use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, Started};
+use crate::shell::{LINE_MAX, Line, Piece, Redirect, Word, plain, reading};
 use crate::watchdog::words;
 
-use super::builtins::{evaluates, is_own_name};
+use super::builtins::{evaluates, is_neutral_builtin, is_own_name};
 
 /// Most commands that one command of a line is seen to start.
 const STARTED_MAX: usize = 256;
@@ -28,6 +32,18 @@ pub struct CommandPart {
     reads: Reads,
     /// Where it runs.
     directory: CommandDirectory,
+    /// Text that the line gives it to read, with a [`HOLE`] for what is not known.
+    document: Option<Arc<str>>,
+    /// The command whose input it is, if it is a file that is read.
+    read_by: Option<Arc<[KnownWord]>>,
+    /// True if it sets a variable for the line, and not for one command.
+    sets_alone: bool,
+    /// Directories in which its line has its program looked for.
+    search: Arc<[String]>,
+    /// True if it does nothing but hand lines to a shell that were read in full, so that their parts say what it does.
+    hands_on: bool,
+    /// Other spellings of it, if it is a program with subcommands.
+    forms: Arc<Forms>,
 }
 
 /// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.
@@ -162,14 +178,25 @@ impl CommandPart {
     #[must_use]
     pub fn of_words(words: Vec<KnownWord>) -> Self {
         let evaluates = evaluates(&words);
+        Self { evaluates, ..Self::of(joined(&words), words) }
+    }
+
+    /// A part that evaluates nothing, in the usual directory.
+    fn of(text: String, words: Vec<KnownWord>) -> Self {
         Self {
-            text: joined(&words),
+            text,
+            forms: Arc::new(programs::forms(&words)),
             words,
-            evaluates,
+            evaluates: false,
             within: Vec::new(),
             set: None,
             reads: Reads::Itself,
             directory: CommandDirectory::default(),
+            document: None,
+            read_by: None,
+            sets_alone: false,
+            hands_on: false,
+            search: Arc::default(),
         }
     }
 
@@ -178,15 +205,7 @@ impl CommandPart {
     pub fn of_text(text: &str) -> Self {
         let word = |word: &str| KnownWord { text: word.to_owned(), several: word.contains(HOLE) };
         let words: Vec<KnownWord> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
-        Self {
-            text: text.to_owned(),
-            evaluates: evaluates(&words),
-            words,
-            within: Vec::new(),
-            set: None,
-            reads: Reads::Itself,
-            directory: CommandDirectory::default(),
-        }
+        Self { evaluates: evaluates(&words), ..Self::of(text.to_owned(), words) }
     }
 
     /// A part made of a statement of SQL. Rules that deny or ask compare it without regard to capitals.
@@ -209,16 +228,10 @@ impl CommandPart {
         let words: Vec<KnownWord> =
             argv.iter().map(|word| KnownWord::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
-        let outer = Self {
-            text: joined(&words),
-            words: words.clone(),
-            evaluates: false,
-            within: Vec::new(),
-            set: None,
-            reads: Reads::Itself,
-            directory: CommandDirectory::default(),
-        };
-        let all: Vec<Self> = std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect();
+        let outer = Self::of(joined(&words), words.clone());
+        let below = started((&words, &Input::default()), &InnerLines::default());
+        let all: Vec<Self> = std::iter::once(outer).chain(set_by(&words, &[])).chain(below).collect();
+        let all = searched(all, &[]);
         (!all.iter().any(Self::has_bash_read_otherwise)).then_some(all)
     }
 
@@ -236,20 +249,30 @@ impl CommandPart {
         // Of what bash evaluates by itself, now or later.
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
-        Self {
-            words: vec![KnownWord::known(text.clone())],
-            text,
-            evaluates,
-            within,
-            set: Some(name.map(str::to_owned)),
-            reads: Reads::Itself,
-            directory: CommandDirectory::default(),
-        }
+        let words = vec![KnownWord::known(text.clone())];
+        Self { evaluates, within, set: Some(name.map(str::to_owned)), ..Self::of(text, words) }
     }
 
     fn within(started: Started) -> Self {
         let directory = if started.moved { CommandDirectory::Unknown } else { CommandDirectory::default() };
-        Self { within: started.within, directory, ..Self::of_words(started.words) }
+        let InnerCommand { words, input, read_by, .. } = started.inner;
+        Self { within: started.within, directory, read_by, ..Self::of_words(words).reading(&input) }
+    }
+
+    /// A part made of a file that a command reads.
+    fn read(target: &Word, by: Arc<[KnownWord]>) -> Self {
+        Self { read_by: Some(by), ..Self::of_words(vec![KnownWord::known("<"), KnownWord::from(target)]) }
+    }
+
+    /// This part with the texts that its line gives it. One that executes such a text in a language of its own is fed.
+    fn reading(self, input: &Input) -> Self {
+        let known: Vec<&str> =
+            input.read.iter().map(|text| text.text.as_str()).filter(|text| text.chars().any(|c| c != HOLE)).collect();
+        if known.is_empty() {
+            return self;
+        }
+        let reads = if executes(&self.words) == InputUse::Code { Reads::Input } else { self.reads };
+        Self { reads, document: Some(known.join(&HOLE.to_string()).trim_end_matches('\n').into()), ..self }
     }
 
     /// Its words, with a blank between two and a [`HOLE`] for what is not known.
@@ -271,22 +294,75 @@ impl CommandPart {
         (at > 0).then(|| self.text[at..].to_owned())
     }
 
-    /// The place of the program, if it is named by a path.
-    pub(super) fn place(&self) -> Option<ProgramPlace> {
-        let is_program = self.set.is_none() && !self.is_statement();
-        let program = self.words.first().filter(|program| is_program && program.text.contains('/'))?;
-        if program.text.len() > PATH_MAX {
-            return Some(ProgramPlace::Anywhere);
+    /// Places of the program, if it is named by a path, or looked for in directories that its line names.
+    pub(super) fn places(&self) -> Vec<ProgramPlace> {
+        let is_program = self.set.is_none() && !self.is_statement() && self.read_by.is_none();
+        let Some(program) = self.words.first().filter(|_| is_program) else { return Vec::new() };
+        if program.text.contains('/') {
+            return vec![self.place_of(&program.text)];
+        }
+        let looked_for = self.search.iter().filter(|_| program.text != ">");
+        looked_for.map(|directory| self.place_of(&format!("{directory}/{}", program.text))).collect()
+    }
+
+    /// The place to which a path of the program leads.
+    fn place_of(&self, path: &str) -> ProgramPlace {
+        if path.len() > PATH_MAX {
+            return ProgramPlace::Anywhere;
         }
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
-        let mut place = normal(before, &program.text, HOLE);
+        let mut place = normal(before, path, HOLE);
         // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
         if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
-            return Some(ProgramPlace::Anywhere);
+            return ProgramPlace::Anywhere;
         }
-        place.push_str(self.text.get(program.text.len()..).unwrap_or_default());
-        Some(ProgramPlace::At(place))
+        let program = self.words.first().map_or(0, |program| program.text.len());
+        place.push_str(self.text.get(program..).unwrap_or_default());
+        ProgramPlace::At(place)
+    }
+
+    /// Commands that it may be, in other words: as [`programs::forms`] has them, and else as it is.
+    pub(super) fn meant(&self) -> impl Iterator<Item = &[KnownWord]> {
+        let own = self.forms.meant.is_empty().then_some(&self.words[..]);
+        self.forms.meant.iter().map(Vec::as_slice).chain(own)
+    }
+
+    /// The command that it certainly is, in other words, if there are any.
+    pub(super) fn same(&self) -> Option<&[KnownWord]> {
+        self.forms.same.as_deref()
+    }
+
+    /// Text that the line gives it to read; a [`HOLE`] if it is given one that nobody has told.
+    pub(super) fn document(&self) -> Option<&str> {
+        self.document.as_deref().or_else(|| self.is_fed().then_some("\0"))
+    }
+
+    /// The command whose input it is, if it is a file that is read.
+    pub(super) fn read_by(&self) -> Option<&[KnownWord]> {
+        self.read_by.as_deref()
+    }
+
+    /// True if it needs no rule of its own: it is allowed if no rule denies it or asks about it. That is a file that a command
+    /// reads, which rules about files judge; a variable of the line's own; what the shell does by itself and nobody else sees
+    /// (`true`, `exit`, `set -e`, `[ -f x ]`); and a shell whose line was read in full (`bash -c LINE`), for the parts of that line are
+    /// there too.
+    #[must_use]
+    pub fn is_neutral(&self) -> bool {
+        if self.read_by.is_some() || (self.hands_on && !self.is_fed()) {
+            return true;
+        }
+        if self.evaluates || self.is_fed() || self.is_statement() {
+            return false;
+        }
+        let name = |words: &[KnownWord]| words.first().and_then(KnownWord::fixed).map(str::to_owned);
+        if let Some(set) = &self.set {
+            let by = self.within.last().and_then(|(words, _)| name(words));
+            let is_inside =
+                by.as_deref().is_some_and(|by| matches!(by, "read" | "mapfile" | "readarray" | "local" | "getopts"));
+            return set.as_deref().is_some_and(is_own_name) && (self.sets_alone || is_inside);
+        }
+        name(&self.words).is_some_and(|name| is_neutral_builtin(&name, &self.words[1..]))
     }
 
     /// Where it runs.
@@ -402,12 +478,24 @@ pub(super) fn joined(words: &[KnownWord]) -> String {
 }
 
 /// Each part of a line that rules must allow: a command with its arguments, and each command that it starts in turn
-/// (`env x`, `sh -c x`); `NAME=value` for each variable that is set, since what a program does hangs on those too; `> file` for
-/// each file that the shell itself writes. `None` if the line was not understood as a whole: then there may be others.
+/// (`env x`, `sh -c x`, `echo x | sh`); `NAME=value` for each variable that is set, since what a program does hangs on those too;
+/// `> file` for each file that the shell itself writes, and `< file` for each that it reads. `None` if the line was not understood as
+/// a whole: then there may be others.
 #[must_use]
 pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
-    let commands = line.understood().ok()?;
-    Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
+    line.understood().ok()?;
+    let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
+    let all = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines))).collect();
+    Some(searched(all, &search(line)))
+}
+
+/// Lines within a line that [`parts`] looks into and that nobody has read: texts that shells are handed. The grammar's answers
+/// belong in [`Line::inner`], and may have further ones in them.
+#[must_use]
+pub fn unread(line: &Line) -> Vec<String> {
+    let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
+    (0..line.commands.len()).for_each(|at| drop(of_command(line, at, Some(&lines))));
+    lines.missing.into_inner().into_iter().collect()
 }
 
 /// The variable by which a line may have bash read what is behind it in another way than the grammar does ([`reading`]), with its
@@ -415,50 +503,186 @@ pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
 /// any variable are not among them: they count as evaluating.
 #[must_use]
 pub fn read_otherwise(line: &Line) -> Option<String> {
-    let mut parts = line.commands.iter().flat_map(|command| of_command(command, true));
+    let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
+    let mut parts = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines)));
     parts.find(CommandPart::has_bash_read_otherwise).map(|part| part.shown())
 }
 
 /// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
 #[must_use]
 pub fn shown(line: &Line) -> Option<Vec<String>> {
-    let commands = line.understood().ok()?;
-    Some(commands.iter().flat_map(|command| of_command(command, false)).map(|part| part.shown()).collect())
+    line.understood().ok()?;
+    Some((0..line.commands.len()).flat_map(|at| of_command(line, at, None)).map(|part| part.shown()).collect())
 }
 
-fn of_command(command: &Simple, deep: bool) -> Vec<CommandPart> {
+/// Parts of a command of a line. With `lines` also those of what it starts.
+fn of_command(line: &Line, at: usize, lines: Option<&InnerLines<'_>>) -> Vec<CommandPart> {
+    let Some(command) = line.commands.get(at) else { return Vec::new() };
     let words: Vec<KnownWord> = command.words.iter().map(KnownWord::from).collect();
-    let below = if deep { set_by(&words, &[]).chain(started(&words)).collect() } else { Vec::new() };
-    let run = (!words.is_empty()).then(|| CommandPart::of_words(words));
+    let input = Input::of(line, at);
+    let below = lines.map(|lines| set_by(&words, &[]).chain(started((&words, &input), lines)).collect());
+    let by: Arc<[KnownWord]> = words.as_slice().into();
+    let hands_on = lines.is_some_and(|lines| lines.are_read(&words, LineReader::Bash));
+    let run = CommandPart { hands_on, ..CommandPart::of_words(words.clone()).reading(&input) };
+    let run = (!words.is_empty()).then_some(run);
     let set = command.assignments.iter().map(|assignment| {
         let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
-        CommandPart::assignment(Some(&assignment.name), &values.join(" "), Vec::new())
+        let part = CommandPart::assignment(Some(&assignment.name), &values.join(" "), Vec::new());
+        CommandPart { sets_alone: command.words.is_empty(), ..part }
     });
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = written(redirect)?;
         let part = CommandPart::of_words(vec![KnownWord::known(">"), KnownWord::from(target)]);
-        // bash expands the word of `>&word` a second time if it is no descriptor's number.
-        let is_plain = |text: &str| !text.contains(['$', '`']);
-        let evaluates = redirect.operator.ends_with('&') && !target.text().is_some_and(is_plain);
-        Some(CommandPart { evaluates, ..part })
+        Some(CommandPart { evaluates: expands_again(redirect), ..part })
     });
-    run.into_iter().chain(set).chain(written).chain(below).collect()
+    let read = command.redirects.iter().filter_map(read).map(|target| CommandPart::read(target, Arc::clone(&by)));
+    run.into_iter()
+        .chain(set)
+        .chain(written)
+        .chain(read)
+        .chain(below.into_iter().flat_map(|below: Vec<_>| below))
+        .collect()
+}
+
+/// True if bash expands a redirection's word a second time, as it does that of `>&word` if it is no descriptor's number.
+fn expands_again(redirect: &Redirect) -> bool {
+    let is_plain = |text: &str| !text.contains(['$', '`']);
+    redirect.operator.ends_with('&') && !redirect.target.as_ref().and_then(Word::text).is_some_and(is_plain)
 }
 
 /// Parts that a command starts in turn.
-fn started(words: &[KnownWord]) -> Vec<CommandPart> {
+fn started((words, input): (&[KnownWord], &Input), lines: &InnerLines<'_>) -> Vec<CommandPart> {
     let with_sets = |started: Started| {
-        let set: Vec<CommandPart> = set_by(&started.words, &started.within).collect();
+        let words = &started.inner.words;
+        let set: Vec<CommandPart> = set_by(words, &started.within).collect();
         // A line's own assignment.
-        let alone =
-            started.words.first().filter(|_| started.words.len() == 1).and_then(|word| starts::assigned(&word.text));
+        let alone = words.first().filter(|_| words.len() == 1).and_then(|word| starts::assigned(&word.text));
         let part = match alone {
-            Some((name, value)) => CommandPart::assignment(Some(name), value, started.within.clone()),
-            None => CommandPart::within(started),
+            Some((name, value)) => CommandPart {
+                sets_alone: started.inner.sets_alone,
+                ..CommandPart::assignment(Some(name), value, started.within.clone())
+            },
+            // Which shell runs it is not told.
+            None => CommandPart {
+                hands_on: lines.are_read(words, LineReader::Posix),
+                ..CommandPart::within(started.clone())
+            },
         };
         std::iter::once(part).chain(set)
     };
-    starts::all(words, STARTED_MAX, &cut).into_iter().flat_map(with_sets).collect()
+    let cut = |text: &str, reader| lines.commands(text, reader);
+    starts::all((words, input), STARTED_MAX, &cut).into_iter().flat_map(with_sets).collect()
+}
+
+/// Lines within a line, as far as the grammar has read them.
+#[derive(Default)]
+struct InnerLines<'a> {
+    known: Option<&'a BTreeMap<String, Line>>,
+    /// Those that it has not.
+    missing: RefCell<BTreeSet<String>>,
+}
+
+impl InnerLines<'_> {
+    /// True if a command does nothing but hand on lines that the grammar has read, and that the shell reads alike.
+    fn are_read(&self, words: &[KnownWord], runs: LineReader) -> bool {
+        let is_read =
+            |text: &String| self.known.and_then(|known| known.get(text)).is_some_and(|line| line.understood().is_ok());
+        let handed = starts::handed_on(words, runs);
+        handed.is_some_and(|(texts, reader)| texts.iter().all(|text| is_read(text) && is_read_alike(text, reader)))
+    }
+
+    /// The commands of a line that is handed to a shell: as the grammar reads it, or else as the quick cut does. If they may not be
+    /// all, one of them is anything.
+    fn commands(&self, text: &str, reader: LineReader) -> Vec<InnerCommand> {
+        let known = self.known.and_then(|known| known.get(text));
+        if known.is_none() && text.len() <= LINE_MAX {
+            self.missing.borrow_mut().insert(text.to_owned());
+        }
+        let Some(line) = known.filter(|line| line.understood().is_ok()) else { return cut(text) };
+        let mut commands: Vec<InnerCommand> =
+            (0..line.commands.len()).flat_map(|at| inner_commands(line, at)).collect();
+        if !is_read_alike(text, reader) {
+            commands.push(InnerCommand::of(vec![KnownWord::anything()]));
+        }
+        commands
+    }
+}
+
+/// True if a shell reads a line that the grammar understands as bash does.
+fn is_read_alike(text: &str, reader: LineReader) -> bool {
+    match reader {
+        LineReader::Bash => true,
+        LineReader::Posix => plain::is_plain(text) || plain::is_portable(text),
+        LineReader::Other => plain::is_plain(text),
+    }
+}
+
+/// A command of a line within a line, and what the shell itself does for it.
+fn inner_commands(line: &Line, at: usize) -> Vec<InnerCommand> {
+    let Some(command) = line.commands.get(at) else { return Vec::new() };
+    let words: Vec<KnownWord> = command.words.iter().map(KnownWord::from).collect();
+    let by: Arc<[KnownWord]> = words.as_slice().into();
+    let set = command.assignments.iter().map(|assignment| {
+        let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
+        // It is one variable's value.
+        let word = KnownWord::known(format!("{}={}", assignment.name, values.join(" ")));
+        InnerCommand { sets_alone: words.is_empty(), ..InnerCommand::of(vec![word]) }
+    });
+    let set: Vec<InnerCommand> = set.collect();
+    let written = command.redirects.iter().filter_map(|redirect| {
+        let target = written(redirect)?;
+        let words = vec![KnownWord::known(">"), KnownWord::from(target)];
+        Some(InnerCommand::of(if expands_again(redirect) { vec![KnownWord::anything()] } else { words }))
+    });
+    let read = command.redirects.iter().filter_map(read).map(|target| InnerCommand {
+        read_by: Some(Arc::clone(&by)),
+        ..InnerCommand::of(vec![KnownWord::known("<"), KnownWord::from(target)])
+    });
+    let run = (!words.is_empty()).then(|| InnerCommand { input: Input::of(line, at), ..InnerCommand::of(words) });
+    set.into_iter().chain(written).chain(read).chain(run).collect()
+}
+
+/// The parts of a line, with the directories in which one of them has programs looked for. A rule about a directory is then about a
+/// program by its name. All of them have those, whichever comes first.
+fn searched(parts: Vec<CommandPart>, known: &[String]) -> Vec<CommandPart> {
+    let is_path = |part: &&CommandPart| part.set.as_ref().is_some_and(|name| name.as_deref() == Some("PATH"));
+    let values = parts.iter().filter(is_path).filter_map(|part| part.text.split_once('=').map(|(_, value)| value));
+    let hole = HOLE.to_string();
+    let mut all: BTreeSet<String> = known.iter().cloned().collect();
+    for value in values {
+        // The grammar's words tell `$PATH` from other variables.
+        let told = |directory: &&str| known.is_empty() || !value.contains(':') || *directory != hole;
+        let directories = value.split(':').filter(told);
+        all.extend(directories.map(|directory| if directory.is_empty() { "." } else { directory }.to_owned()));
+    }
+    if all.is_empty() {
+        return parts;
+    }
+    let search: Arc<[String]> = all.into_iter().collect();
+    parts.into_iter().map(|part| CommandPart { search: Arc::clone(&search), ..part }).collect()
+}
+
+/// Directories of the values that a line gives to `PATH`. The value that it has already (`$PATH`) is none of them.
+fn search(line: &Line) -> Vec<String> {
+    let commands = line.commands.iter().chain(line.inner.values().flat_map(|inner| &inner.commands));
+    let value = |word: &Word| match word {
+        Word::Static(text) => text.clone(),
+        Word::Dynamic(pieces) => {
+            let is_own =
+                |piece: &&Piece| !matches!(piece, Piece::Variable { name, changed: false, .. } if name == "PATH");
+            KnownWord::from(&Word::Dynamic(pieces.iter().filter(is_own).cloned().collect())).text
+        }
+    };
+    let values = commands.flat_map(|command| {
+        let assigned = command.assignments.iter().filter(|assignment| assignment.name == "PATH");
+        let given = command.words.iter().filter(|word| word.known_start().starts_with("PATH="));
+        assigned.flat_map(|assignment| &assignment.values).map(value).chain(
+            given.map(|word| value(word).split_once('=').map_or_else(String::new, |(_, value)| value.to_owned())),
+        )
+    });
+    values
+        .flat_map(|value| value.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>())
+        .collect()
 }
 
 /// The variables that a command sets. What it is started by says so too, where it has the command as its last words.
@@ -513,7 +737,7 @@ fn is_counted(name: &str) -> bool {
 
 /// A line within a line, for which bash's grammar is not asked. The quick cut finds the commands of a plain one ([`plain`]); any other
 /// may have commands besides those, so that one of them is anything at all.
-fn cut(line: &str) -> Vec<Vec<KnownWord>> {
+fn cut(line: &str) -> Vec<InnerCommand> {
     let mut all = Vec::new();
     for command in words::commands(line) {
         let mut run = Vec::new();
@@ -541,7 +765,13 @@ fn cut(line: &str) -> Vec<Vec<KnownWord>> {
     if !plain::is_plain(line) {
         all.push(vec![KnownWord::anything()]);
     }
-    all
+    all.into_iter().map(InnerCommand::of).collect()
+}
+
+/// The file that a redirection reads, if it is one that matters.
+fn read(redirect: &Redirect) -> Option<&Word> {
+    let target = redirect.target.as_ref().filter(|_| redirect.operator == "<")?;
+    (target.text() != Some("/dev/null")).then_some(target)
 }
 
 /// The file that a redirection writes, if it is one that matters.
@@ -559,7 +789,7 @@ fn written(redirect: &Redirect) -> Option<&Word> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
-    use crate::shell::{Assignment, Piece};
+    use crate::shell::{Assignment, Simple};
 
     fn word(text: &str) -> Word {
         Word::Static(text.to_owned())
@@ -586,9 +816,9 @@ mod tests {
             ],
             within: vec![],
         };
-        let line = Line { commands: vec![command], unknown: None };
+        let line = Line { commands: vec![command], ..Line::default() };
         let texts: Vec<String> = parts(&line).unwrap().iter().map(|part| part.text().to_owned()).collect();
-        assert_eq!(texts, ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all"]);
+        assert_eq!(texts, ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all", "< in"]);
         assert_eq!(parts(&Line::unknown("it is not bash", 3)), None);
     }
 

@@ -6,6 +6,8 @@
 use crate::effect::{EffectKind, EffectKinds};
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
+use crate::shell::options::OptionPattern;
+use crate::shell::programs;
 use crate::shell::starts::{HOLE, KnownWord, base, is_assignment, is_name};
 use crate::variable::{PatternVariable, Variables};
 
@@ -383,6 +385,10 @@ fn between_commands(pattern: &str) -> Option<&'static str> {
 ///
 /// A pattern that allows commands is compared word by word: a `*` that is a word of its own stands for any number of words, one
 /// within a word for a part of that word.
+///
+/// `COMMAND <<TEXT` is about a command that its line gives a text (`python3 - <<E`, `echo … | python3`). A program that executes
+/// the text is covered by no pattern with a `*` that does not say so: `python3 - <<*` is for any text, `python3 - <<import json*`
+/// for those that begin so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wildcard {
     text: String,
@@ -399,6 +405,60 @@ pub struct Wildcard {
     below: Option<Box<Self>>,
     /// Parts of `cd DIR && COMMAND`, which is about commands in another directory than the usual one.
     elsewhere: Option<Box<Elsewhere>>,
+    /// The pattern for commands in other words.
+    other: Option<Box<OtherWords>>,
+    /// Parts of `COMMAND <<TEXT`, which is about a command with a text that its line gives it to read.
+    given: Option<Box<Given>>,
+}
+
+/// What a pattern means of commands that say the same in other words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OtherWords {
+    /// The pattern with the own names of a program and its subcommand, for the forms of a command.
+    canonical: Option<Wildcard>,
+    /// Its options, and a pattern for what is left without them.
+    options: Option<(OptionPattern, Wildcard)>,
+}
+
+impl OtherWords {
+    /// What a pattern means, and the name that all such commands have; `None` if there are no others.
+    fn of(pattern: &str) -> Option<(Self, String)> {
+        let name = pattern.split(' ').next().unwrap_or_default();
+        let own = programs::canonical_name(name);
+        let options = OptionPattern::parse(pattern).map(|options| {
+            let operands = Wildcard::simple(options.operands.clone());
+            (options, operands)
+        });
+        if own.is_none() && options.is_none() {
+            return None;
+        }
+        let canonical = programs::canonical(pattern).map(Wildcard::simple);
+        Some((Self { canonical, options }, own.unwrap_or(name).to_owned()))
+    }
+
+    /// True if a command may be meant.
+    fn is_about(&self, pattern: &Wildcard, command: &CommandPart) -> bool {
+        let value = |pattern: &str, value: &str| Wildcard::simple(pattern.to_owned()).touches(value);
+        command.meant().any(|words| {
+            let is_named = || {
+                let text = joined(words);
+                pattern.touches(&text) || self.canonical.as_ref().is_some_and(|this| this.touches(&text))
+            };
+            let has_options = || {
+                self.options.as_ref().is_some_and(|(options, operands)| {
+                    options.operands_of(words, &value).is_some_and(|left| operands.touches(&left))
+                })
+            };
+            is_named() || has_options()
+        })
+    }
+}
+
+/// A pattern for a command, and one for what it is given to read: `python3 - <<*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given {
+    command: Wildcard,
+    document: Wildcard,
 }
 
 /// A directory, and a pattern for the commands there.
@@ -490,6 +550,7 @@ impl Wildcard {
         let name = base(path);
         let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*') && !is_assignment(path))
             .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
+        let other = OtherWords::of(text);
         let elsewhere = text.strip_prefix("cd ").and_then(|rest| rest.split_once(" && "));
         let elsewhere = elsewhere.map(|(directory, command)| Box::new(Elsewhere::new(directory, command)));
         Self {
@@ -500,6 +561,12 @@ impl Wildcard {
                 (Some(elsewhere), _) => elsewhere.command.pairs,
                 // Another path may lead to the same place.
                 (None, _) if path.contains('/') && !is_assignment(path) => Pairs::NONE,
+                // A text that is read is none of the command's words.
+                (None, _) if text.contains(" <<") => Pairs::NONE,
+                // In other words there are other pairs.
+                (None, _) if other.is_some() => {
+                    Pairs::of_bytes(other.as_ref().map_or(&b""[..], |(_, name)| name.as_bytes()))
+                }
                 // Of a path only the name need be there.
                 (None, Some(by_name)) => by_name.pairs,
                 (None, None) => pairs,
@@ -508,6 +575,10 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere,
+            other: other.map(|(other, _)| Box::new(other)),
+            given: text.split_once(" <<").map(|(command, document)| {
+                Box::new(Given { command: Self::new(command), document: Self::new(document) })
+            }),
         }
     }
 
@@ -546,6 +617,8 @@ impl Wildcard {
             by_path: Vec::new(),
             below: None,
             elsewhere: None,
+            other: None,
+            given: None,
         }
     }
 
@@ -584,6 +657,15 @@ impl Wildcard {
     }
 
     fn covers_in_place(&self, command: &CommandPart) -> bool {
+        // A file that a command reads is that command's affair.
+        if let Some(words) = command.read_by() {
+            return words.is_empty() || self.covers_words(&joined(words), words);
+        }
+        if let Some(given) = &self.given {
+            let text = command.document().filter(|_| !command.evaluates());
+            return text.is_some_and(|text| given.document.covers_text(text))
+                && given.command.covers_words(command.text(), command.words());
+        }
         if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
@@ -593,8 +675,21 @@ impl Wildcard {
         let names = |known: usize| {
             self.words().take(known).enumerate().filter(|(at, word)| is_named(*at, word, known)).count() == known
         };
+        let is_fixed = self.words().next().is_some_and(programs::has_fixed_names);
+        let canonical = self.other.as_ref().and_then(|other| other.canonical.as_ref()).filter(|_| is_fixed);
+        let covers = |words: &[KnownWord]| {
+            let text = joined(words);
+            self.covers_words(&text, words) || canonical.is_some_and(|this| this.covers_words(&text, words))
+        };
         self.covers_words(command.text(), command.words())
+            || canonical.is_some_and(|this| this.covers_words(command.text(), command.words()))
+            || command.same().is_some_and(covers)
             || command.around().any(|(words, known)| names(known) && self.covers_words(&joined(words), words))
+    }
+
+    /// True if it matches a text, whatever its holes stand for.
+    fn covers_text(&self, text: &str) -> bool {
+        self.text == "*" || (!text.contains(HOLE) && self.matches(text))
     }
 
     fn words(&self) -> impl Iterator<Item = &str> {
@@ -610,6 +705,10 @@ impl Wildcard {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.touches(command.directory()) && elsewhere.command.is_about(command);
         }
+        if let Some(given) = &self.given {
+            let text = command.document().unwrap_or_default();
+            return given.document.touches(text) && given.command.is_about(command);
+        }
         if command.sets_anything() {
             let name = self.text.split(['=', '*']).next().unwrap_or_default();
             return name.is_empty() || is_name(name);
@@ -621,7 +720,8 @@ impl Wildcard {
             // Servers take `SECRETS` for `secrets`.
             return Self::new(&self.text.to_lowercase()).touches(&command.text().to_lowercase());
         }
-        if self.is_about_place(command) {
+        let in_other_words = |this: &Self| this.other.as_ref().is_some_and(|other| other.is_about(this, command));
+        if self.is_about_place(command) || in_other_words(self) || self.by_name.as_deref().is_some_and(in_other_words) {
             return true;
         }
         let by_name = command.by_name();
@@ -634,15 +734,15 @@ impl Wildcard {
         if self.by_path.is_empty() && self.below.is_none() {
             return false;
         }
-        let place = match command.place() {
-            Some(ProgramPlace::At(place)) => place,
-            Some(ProgramPlace::Anywhere) => return true,
-            None => return false,
-        };
         // A relative pattern may also be meant from where commands usually run.
         let below = self.below.as_ref().zip(command.directory().usual());
-        self.by_path.iter().any(|this| this.touches(&place))
-            || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+        command.places().into_iter().any(|place| match place {
+            ProgramPlace::At(place) => {
+                self.by_path.iter().any(|this| this.touches(&place))
+                    || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+            }
+            ProgramPlace::Anywhere => true,
+        })
     }
 
     /// This relative pattern, for absolute paths below a directory.

@@ -7,10 +7,17 @@
 //! **Fail closed.** A line that is not understood as a whole has a reason in [`Line::unknown`]. Whoever decides by a line
 //! asks [`Line::understood`] first, which gives the commands only if there are no others.
 
+pub mod input;
+pub(crate) mod options;
 pub mod plain;
+pub(crate) mod programs;
 pub mod reading;
 pub mod restricted;
+mod starters;
 pub mod starts;
+mod wrappers;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +33,10 @@ pub struct Line {
     pub commands: Vec<Simple>,
     /// Reason why it was not understood as a whole.
     pub unknown: Option<Unknown>,
+    /// Lines that its commands hand to shells, by their texts, at every depth (`bash -c LINE`, `eval LINE`, a shell's
+    /// here-document), as the same grammar reads them. The lines themselves have none. A text that is missing was not read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inner: BTreeMap<String, Line>,
 }
 
 /// Text that was not understood.
@@ -156,7 +167,7 @@ impl Line {
     /// A line of which nothing is known but that.
     #[must_use]
     pub fn unknown(why: impl Into<String>, at: usize) -> Self {
-        Self { commands: Vec::new(), unknown: Some(Unknown { why: why.into(), at }) }
+        Self { unknown: Some(Unknown { why: why.into(), at }), ..Self::default() }
     }
 
     /// All its commands.

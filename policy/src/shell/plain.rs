@@ -22,6 +22,30 @@ pub fn is_plain(line: &str) -> bool {
     true
 }
 
+/// True if a line that bash's grammar understands has nothing that other shells of Bourne's family (dash) read in another way: `$'…'`,
+/// `&>`, `<<<`, `[[`, `((`, `<(`, `|&`, arrays, braces that expand, words of bash's own.
+#[must_use]
+pub fn is_portable(line: &str) -> bool {
+    const OWN: &[&str] = &[
+        "$'", "$\"", "&>", "<<<", "[[", "((", "<(", ">(", "|&", ";&", ";;&", "+=", "=(", "$[", "~+", "~-", ">|", "\\\n",
+    ];
+    const WORDS: &[&str] = &["function", "coproc", "select", "time", "declare", "typeset", "local", "shopt", "source"];
+    let is_copy = |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let copies = [">&", "<&"].iter().all(|copy| line.split(copy).skip(1).all(is_copy));
+    let braces = line.split('{').skip(1).any(|behind| {
+        let inner = behind.split(['}', ' ', '\n']).next().unwrap_or_default();
+        inner.contains(',') || inner.contains("..")
+    });
+    let patterns = ["?(", "*(", "@(", "!(", "+("].iter().any(|open| line.contains(open));
+    let word = |word: &str| WORDS.contains(&word);
+    let has_word = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').any(word);
+    let expansions = line
+        .split("${")
+        .skip(1)
+        .any(|behind| behind.split('}').next().unwrap_or_default().contains(['/', '^', ',', '!', '@', '[', ':']));
+    copies && !braces && !patterns && !has_word && !expansions && !OWN.iter().any(|own| line.contains(own))
+}
+
 struct PlainReader<'a> {
     rest: &'a str,
     /// A command may begin here.
@@ -169,6 +193,40 @@ fn is_text(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What dash reads as bash does.
+    #[test]
+    fn what_only_bash_knows_is_not_portable() {
+        for line in [
+            "if true; then git push; fi",
+            "for f in *; do x \"$f\" 2>&1; done",
+            "f() { a; }; f",
+            "cat <<E\nx\nE",
+            "x=${y%.*}",
+            "$(a)",
+        ] {
+            assert!(is_portable(line), "{line}");
+        }
+        for line in [
+            "a &>b",
+            "echo $'\\'; touch x #'",
+            "[[ -f x ]]",
+            "a <<< b",
+            "a |& b",
+            "function f { a; }",
+            "x=(a)",
+            "x+=a",
+            "a {b,c}",
+            "a >&b",
+            "a <(b)",
+            "time a",
+            "((a))",
+            "${x//a/b}",
+            "!(a)",
+        ] {
+            assert!(!is_portable(line), "{line}");
+        }
+    }
 
     /// The plain lines are listed; all else may hide a command.
     #[test]

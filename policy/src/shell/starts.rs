@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use super::{Piece, Word};
+use super::input::Input;
+use super::wrappers::{self, Rest, Wrapper};
+use super::{Piece, Word, programs, starters};
 
 /// Stands in a text for what is not known before it runs. No command line holds a NUL.
 pub const HOLE: char = '\0';
@@ -106,178 +108,39 @@ pub enum CommandStart {
     },
 }
 
-/// Facts known of a wrapper.
-struct Wrapper {
-    /// Letters of options without a value.
-    flags: &'static str,
-    /// Letters of options with one.
-    valued: &'static str,
-    /// Long options without a value.
-    long: &'static [&'static str],
-    /// Long options whose value is the next word, unless there is a `=`.
-    long_valued: &'static [&'static str],
-    /// Those of the options, letters and long ones, that choose a directory.
-    places: (&'static str, &'static [&'static str]),
-    /// How many words of its own stand before the command.
-    own: usize,
-    /// `NAME=value` may stand before the command.
-    assigns: bool,
+/// Programs that start one in the directory where they are, whatever their options are.
+fn stays(name: &str) -> bool {
+    matches!(name, "uclampset")
 }
 
-const PLAIN: Wrapper =
-    Wrapper { flags: "", valued: "", long: &[], long_valued: &[], places: ("", &[]), own: 0, assigns: false };
-
-/// A wrapper's manual. `None` for what is none.
-fn wrapper(name: &str) -> Option<Wrapper> {
-    Some(match name {
-        "env" => Wrapper {
-            flags: "i0v",
-            valued: "uC",
-            long: &["ignore-environment", "null", "debug"],
-            long_valued: &["unset", "chdir"],
-            places: ("C", &["chdir"]),
-            assigns: true,
-            ..PLAIN
-        },
-        "nohup" | "busybox" | "toybox" | "builtin" | "coproc" | "unbuffer" | "fakeroot" | "nocache" | "noglob" => PLAIN,
-        "command" => Wrapper { flags: "p", ..PLAIN },
-        "exec" => Wrapper { flags: "cl", valued: "a", ..PLAIN },
-        "time" => Wrapper {
-            flags: "pvaq",
-            valued: "fo",
-            long: &["portability", "verbose", "append", "quiet"],
-            long_valued: &["format", "output"],
-            ..PLAIN
-        },
-        "nice" => Wrapper { valued: "n", long_valued: &["adjustment"], ..PLAIN },
-        "ionice" => {
-            Wrapper { flags: "t", valued: "cn", long: &["ignore"], long_valued: &["class", "classdata"], ..PLAIN }
-        }
-        "timeout" => Wrapper {
-            flags: "fpv",
-            valued: "ks",
-            long: &["foreground", "preserve-status", "verbose"],
-            long_valued: &["kill-after", "signal"],
-            own: 1,
-            ..PLAIN
-        },
-        "stdbuf" => Wrapper { valued: "ioe", long_valued: &["input", "output", "error"], ..PLAIN },
-        "setsid" => Wrapper { flags: "cfw", long: &["ctty", "fork", "wait"], ..PLAIN },
-        "sudo" | "doas" => Wrapper {
-            flags: "AbEHknPSNn",
-            valued: "ugphCDRTrt",
-            long: &["preserve-env", "set-home", "non-interactive", "stdin", "background", "askpass", "reset-timestamp"],
-            long_valued: &["user", "group", "prompt", "host", "chdir", "chroot"],
-            places: ("DR", &["chdir", "chroot"]),
-            assigns: true,
-            ..PLAIN
-        },
-        "xargs" => Wrapper {
-            flags: "0rtpxo",
-            valued: "InPdaLsE",
-            // Their value is in the same word, if there is one.
-            long: &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty", "replace", "max-lines"],
-            long_valued: &["max-args", "max-procs", "delimiter", "arg-file", "max-chars"],
-            ..PLAIN
-        },
-        _ => return None,
+/// The row of a wrapper, and at which argument its own options begin: behind its subcommand, if it has one.
+fn wrapper(name: &str, args: &[KnownWord]) -> Option<(Wrapper, usize)> {
+    if is_loader(name) {
+        return wrappers::row("ld.so", "").map(|row| (row, 0));
+    }
+    if !wrappers::has_subcommands(name) {
+        return wrappers::row(name, "").map(|row| (row, 0));
+    }
+    programs::subcommands_of(name, args).into_iter().find_map(|(at, subcommand)| {
+        // `uv tool run`
+        let inner = args.get(at + 1).and_then(KnownWord::fixed).unwrap_or_default();
+        let both = format!("{subcommand} {inner}");
+        wrappers::row(name, &both)
+            .map(|row| (row, at + 2))
+            .or_else(|| wrappers::row(name, &subcommand).map(|row| (row, at + 1)))
     })
 }
 
-/// Programs that start one, in a way that is not known here in detail: each of their words may be its name.
-fn starts_some_word(name: &str) -> bool {
-    matches!(
-        name,
-        "chrt"
-            | "taskset"
-            | "unshare"
-            | "nsenter"
-            | "strace"
-            | "ltrace"
-            | "setarch"
-            | "linux64"
-            | "linux32"
-            | "flock"
-            | "parallel"
-            | "entr"
-            | "chroot"
-            | "systemd-run"
-            | "cgexec"
-            | "valgrind"
-            | "runuser"
-            | "su"
-            | "script"
-            | "watch"
-            | "proxychains"
-            | "proxychains4"
-            | "torsocks"
-            | "xvfb-run"
-            | "dbus-run-session"
-            | "firejail"
-            | "bwrap"
-            | "prlimit"
-            | "setpriv"
-            | "catchsegv"
-            | "rlwrap"
-            | "chpst"
-            | "softlimit"
-            | "numactl"
-            | "perf"
-            | "hyperfine"
-            | "caffeinate"
-            | "pkexec"
-            | "i386"
-            | "i486"
-            | "i586"
-            | "i686"
-            | "x86_64"
-            | "uname26"
-            | "ssh-agent"
-            | "start-stop-daemon"
-            | "sg"
-            | "capsh"
-            | "gdb"
-            | "lldb"
-            | "expect"
-            | "tmux"
-            | "screen"
-            | "dtach"
-            | "abduco"
-            | "daemonize"
-            | "daemon"
-            | "runcon"
-            | "choom"
-            | "uclampset"
-            | "chronic"
-            | "ifne"
-            | "mispipe"
-            | "pee"
-            | "logsave"
-            | "proot"
-            | "eatmydata"
-            | "faketime"
-            | "dbus-launch"
-            | "systemd-inhibit"
-            | "machinectl"
-    )
+/// True if a program is the loader of others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.
+fn is_loader(name: &str) -> bool {
+    name == "ld.so" || (name.starts_with("ld-") && (name.contains(".so") || name.starts_with("ld-linux")))
 }
 
-/// Programs that start one in the directory where they are, whatever their options are.
-fn stays(name: &str) -> bool {
-    matches!(
-        name,
-        "chrt"
-            | "taskset"
-            | "setarch"
-            | "linux64"
-            | "linux32"
-            | "flock"
-            | "prlimit"
-            | "choom"
-            | "uclampset"
-            | "chronic"
-            | "eatmydata"
-    )
+/// True if each word of a command may be the name of what it starts.
+fn starts_some_word(name: &str, args: &[KnownWord]) -> bool {
+    let subcommand = args.first().and_then(KnownWord::fixed).unwrap_or_default();
+    wrappers::starts_some_word(name, subcommand)
+        || (wrappers::has_subcommands(name) && args.first().is_some_and(|first| first.fixed().is_none()))
 }
 
 /// True if what a command starts by its word `at` may run in another directory than itself. What is known not to is listed.
@@ -287,8 +150,12 @@ fn moves(words: &[KnownWord], at: usize) -> bool {
     match name {
         "find" => !matches!(before.last().and_then(KnownWord::fixed), Some("-exec" | "-ok")),
         "fd" | "fdfind" => true,
-        name if starts_some_word(name) => !stays(name),
-        name => wrapper(name).is_some_and(|wrapper| !before.iter().all(|word| keeps_place(&wrapper, word))),
+        "git" | "gdb" | "tmux" | "screen" | "make" | "gmake" | "lftp" | "expect" | "parallel" | "sem" => true,
+        name if starts_some_word(name, &words[1..]) => !stays(name),
+        name => wrapper(name, &words[1..]).is_some_and(|(wrapper, from)| {
+            let own = before.get(from..).unwrap_or_default();
+            wrapper.moves || from > 2 || !own.iter().all(|word| keeps_place(&wrapper, word))
+        }),
     }
 }
 
@@ -296,6 +163,9 @@ fn moves(words: &[KnownWord], at: usize) -> bool {
 fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
     let Some(text) = word.fixed() else { return !word.several && assigned(&word.text).is_some() };
     let (letters, long) = wrapper.places;
+    if matches!(wrapper.rest, Rest::CommandOrLine | Rest::LineBehindOption) && matches!(text, "-c" | "--command") {
+        return true;
+    }
     match text.strip_prefix('-') {
         None | Some("" | "-") => true,
         Some(given) => {
@@ -317,7 +187,32 @@ pub fn base(path: &str) -> &str {
 /// True if a program reads a line as a shell does, behind `-c`.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
-    matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh")
+    matches!(
+        name,
+        "sh" | "bash"
+            | "rbash"
+            | "dash"
+            | "ash"
+            | "zsh"
+            | "ksh"
+            | "mksh"
+            | "fish"
+            | "csh"
+            | "tcsh"
+            | "yash"
+            | "posh"
+            | "oksh"
+            | "loksh"
+            | "lksh"
+            | "hush"
+            | "osh"
+            | "ysh"
+            | "nu"
+            | "elvish"
+            | "xonsh"
+            | "pwsh"
+            | "powershell"
+    )
 }
 
 /// True if a shell reads a plain line ([`super::plain`]) as bash does. Others have other words, or evaluate their arguments.
@@ -372,11 +267,20 @@ pub(crate) fn starts(words: &[KnownWord]) -> Vec<CommandStart> {
         "ssh" => Vec::new(),
         "xargs" => of_xargs(args),
         // Their line may be in the same word as the option.
-        "script" | "su" | "runuser" | "flock" | "sg" | "capsh" => {
-            any_word(args).into_iter().chain(value_of(args, 'c')).collect()
-        }
-        name if starts_some_word(name) => any_word(args),
-        name => wrapper(name).map_or_else(Vec::new, |wrapper| of_wrapper(&wrapper, args)),
+        "su" | "runuser" | "capsh" => any_word(args).into_iter().chain(value_of(args, 'c')).collect(),
+        "git" => starters::git(args),
+        "gdb" => starters::gdb(args),
+        "tmux" => starters::tmux(args),
+        "screen" => starters::screen(args),
+        "make" | "gmake" => starters::make(args),
+        "parallel" | "sem" => starters::parallel(args),
+        "lftp" => starters::lftp(args),
+        "expect" => starters::expect(args),
+        name if starts_some_word(name, args) => any_word(args),
+        name => wrapper(name, args).map_or_else(Vec::new, |(wrapper, from)| {
+            let started = of_wrapper(&wrapper, args.get(from..).unwrap_or_default());
+            started.into_iter().map(|start| moved(start, from)).collect()
+        }),
     }
 }
 
@@ -417,7 +321,7 @@ pub(crate) fn sets(words: &[KnownWord]) -> Vec<Set> {
     };
     match name {
         "export" | "readonly" | "local" | "declare" | "typeset" => with_value().chain(unknown()).collect(),
-        name if wrapper(name).is_some_and(|wrapper| wrapper.assigns) => {
+        name if wrapper(name, &words[1..]).is_some_and(|(wrapper, _)| wrapper.assigns) => {
             let unset = numbered().filter_map(|(at, word)| {
                 let name = word.text.strip_prefix("-u").or_else(|| word.text.strip_prefix("--unset="))?;
                 let (name, at) = if name.is_empty() { (words.get(at + 1)?.fixed()?, at + 1) } else { (name, at) };
@@ -429,7 +333,9 @@ pub(crate) fn sets(words: &[KnownWord]) -> Vec<Set> {
             let all = with_value().chain(unknown()).chain(unset.filter(|_| name == "env"));
             all.filter(|set| set.at < end).collect()
         }
-        name if starts_some_word(name) => {
+        name if starts_some_word(name, &words[1..])
+            || matches!(name, "prlimit" | "unshare" | "strace" | "direnv" | "gdb" | "tmux") =>
+        {
             let option = |word: &str| word.strip_prefix('-').map(|word| word.trim_start_matches('-').to_owned());
             let behind = |word: &str| option(word)?.split_once('=').map(|(_, value)| value.to_owned());
             let of = |(at, word): (usize, &KnownWord)| {
@@ -510,7 +416,7 @@ fn substitutions(args: &[KnownWord]) -> Vec<CommandStart> {
 }
 
 /// The line that an option of one letter takes, in the same word or the next.
-fn value_of(args: &[KnownWord], letter: char) -> Vec<CommandStart> {
+pub(super) fn value_of(args: &[KnownWord], letter: char) -> Vec<CommandStart> {
     let option = |arg: &KnownWord| {
         let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         letters.find(letter).map(|at| at + 1 + letter.len_utf8())
@@ -549,7 +455,7 @@ fn of_history(args: &[KnownWord]) -> Vec<CommandStart> {
     vec![CommandStart::Command { words: vec![KnownWord::known(">"), file], at: at + 1 }]
 }
 
-fn joined(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
+pub(super) fn joined(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
     if args.is_empty() {
         return Vec::new();
     }
@@ -597,6 +503,7 @@ fn lines_of_shell(args: &[KnownWord]) -> Vec<CommandStart> {
 fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
     let execs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     let begins = args.iter().enumerate().filter(|(_, arg)| arg.fixed().is_none_or(|arg| execs.contains(&arg)));
+    let root = found_below(args);
     begins
         .filter(|(at, _)| at + 1 < args.len())
         .map(|(at, _)| {
@@ -608,16 +515,30 @@ fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
                 _ => false,
             };
             let end = (0..of.len()).find(|at| ends(*at)).unwrap_or(of.len());
-            CommandStart::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
+            let root = if args[at].fixed() == Some("-exec") { root } else { "" };
+            CommandStart::Command { words: of[..end].iter().map(|word| filled(word, "{}", root)).collect(), at: at + 2 }
         })
         .filter(|start| !matches!(start, CommandStart::Command { words, .. } if words.is_empty()))
         .collect()
 }
 
-/// A word into which something is put.
-fn filled(word: &KnownWord, place: &str) -> KnownWord {
+/// Beginning of all that `find` finds: the one directory in which it looks, so that no name is an option. Nothing if it is not
+/// known, or not the only one.
+fn found_below(args: &[KnownWord]) -> &str {
+    let begins_tests = |arg: &KnownWord| arg.several || arg.text.starts_with(['-', '(', '!', ',', ')', HOLE]);
+    match (args.first(), args.get(1)) {
+        (Some(first), Some(second)) if !begins_tests(first) && begins_tests(second) => {
+            first.fixed().unwrap_or_default()
+        }
+        (Some(first), _) if first.text.starts_with('-') && first.text.len() > 2 => ".",
+        _ => "",
+    }
+}
+
+/// A word into which something is put that begins in a known way.
+fn filled(word: &KnownWord, place: &str, begins: &str) -> KnownWord {
     match word.text.contains(place) && !place.is_empty() {
-        true => KnownWord { text: word.text.replace(place, &HOLE.to_string()), several: word.several },
+        true => KnownWord { text: word.text.replace(place, &format!("{begins}{HOLE}")), several: word.several },
         false => word.clone(),
     }
 }
@@ -634,12 +555,12 @@ fn of_xargs(args: &[KnownWord]) -> Vec<CommandStart> {
             None => None,
         }
     });
-    let Some(wrapper) = wrapper("xargs") else { return Vec::new() };
+    let Some((wrapper, _)) = wrapper("xargs", args) else { return Vec::new() };
     let mut found = of_wrapper(&wrapper, args);
     for start in &mut found {
         if let CommandStart::Command { words, .. } = start {
             match &replaced {
-                Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place)),
+                Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place, "")),
                 None => words.push(KnownWord::anything()),
             }
         }
@@ -648,7 +569,7 @@ fn of_xargs(args: &[KnownWord]) -> Vec<CommandStart> {
 }
 
 /// Each word may be the command's name.
-fn any_word(args: &[KnownWord]) -> Vec<CommandStart> {
+pub(super) fn any_word(args: &[KnownWord]) -> Vec<CommandStart> {
     if args.len() > WORDS_MAX {
         return vec![CommandStart::Command { words: vec![KnownWord::anything()], at: 1 }];
     }
@@ -677,8 +598,9 @@ fn attached(arg: &KnownWord) -> Option<&str> {
 }
 
 fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
-    let mut at = 0;
-    let mut own = wrapper.own;
+    let (mut at, mut own, mut rest) = (0, wrapper.own, wrapper.rest);
+    let mut lines = Vec::new();
+    let mut starts_nothing = false;
     while let Some(arg) = args.get(at) {
         let Some(text) = arg.fixed() else {
             if wrapper.assigns && !arg.several && assigned(&arg.text).is_some() {
@@ -686,29 +608,118 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
                 continue;
             }
             // It may be options, and so may be what is behind it; or it is the command.
-            return if own == 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
-                vec![CommandStart::Command { words: args[at..].to_vec(), at: at + 1 }]
-            } else if own > 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
-                of_wrapper_behind(wrapper, args, at, own - 1)
-            } else {
-                any_word(args)
+            let is_word = !arg.several && !arg.text.starts_with(['-', HOLE]);
+            return match (is_word, own) {
+                (true, 0) => lines.into_iter().chain(of_rest(rest, args, at)).collect(),
+                (true, _) => of_wrapper_behind(wrapper, args, at, own - 1),
+                (false, _) => any_word(args),
             };
         };
         if text == "--" {
             at += 1;
+            rest = if rest == Rest::BehindDashes { Rest::Command } else { rest };
+            break;
+        }
+        if own == 0 && matches!(rest, Rest::CommandOrLine | Rest::LineBehindOption) && at > 0 {
             break;
         }
         match option(wrapper, text) {
             // `env -`
             Option_::None if wrapper.assigns && text == "-" => at += 1,
-            Option_::Takes(words) => at += words,
+            Option_::Takes(words) => {
+                starts_nothing |= chooses(wrapper.nothing, text);
+                if wrapper.line_if.chars().any(|letter| has_letter(text, letter)) {
+                    rest = Rest::Line;
+                } else if chooses(wrapper.command_if, text) {
+                    rest = Rest::Command;
+                }
+                at += words;
+            }
+            Option_::Line(words) => {
+                lines.extend(line_of_option(wrapper, args, at));
+                rest = if matches!(rest, Rest::BehindDashes | Rest::Lines) { rest } else { Rest::Nothing };
+                at += words;
+            }
             Option_::Unknown => return any_word(args),
             Option_::None if wrapper.assigns && is_assignment(text) => at += 1,
+            // The word of its own may be left out.
+            Option_::None if own > 0 && !(wrapper.is_own)(text) => return any_word(args),
             Option_::None if own > 0 => (own, at) = (own - 1, at + 1),
+            // What is no command may have options behind it.
+            Option_::None if matches!(rest, Rest::Nothing | Rest::BehindDashes) => at += 1,
             Option_::None => break,
         }
     }
-    behind(args, at + own)
+    if starts_nothing {
+        return lines;
+    }
+    lines.into_iter().chain(of_rest(rest, args, at + own)).collect()
+}
+
+/// The line that an option of a wrapper takes, in the same word or the next.
+fn line_of_option(wrapper: &Wrapper, args: &[KnownWord], at: usize) -> Option<CommandStart> {
+    let text = args.get(at)?.fixed()?;
+    let attached = match text.strip_prefix("--") {
+        Some(long) => long.split_once('=').map(|(_, line)| line),
+        None => {
+            let letter = text.find(|letter| wrapper.lines.0.contains(letter))?;
+            text.get(letter + 1..).filter(|line| !line.is_empty())
+        }
+    };
+    match attached {
+        Some(line) => Some(CommandStart::Line { text: KnownWord::known(line), at: at + 1 }),
+        None => Some(CommandStart::Line { text: args.get(at + 1)?.clone(), at: at + 2 }),
+    }
+}
+
+/// What a wrapper starts by the words behind its own.
+fn of_rest(rest: Rest, args: &[KnownWord], at: usize) -> Vec<CommandStart> {
+    let words = args.get(at..).unwrap_or_default();
+    let is_c = words.first().and_then(KnownWord::fixed).is_some_and(|word| matches!(word, "-c" | "--command"));
+    match rest {
+        Rest::Command => behind(args, at),
+        Rest::Package => packaged(args, at),
+        Rest::Line => joined(words, at + 1),
+        Rest::Lines => {
+            let line =
+                |(behind, word): (usize, &KnownWord)| CommandStart::Line { text: word.clone(), at: at + behind + 1 };
+            words.iter().enumerate().map(line).collect()
+        }
+        Rest::CommandOrLine | Rest::LineBehindOption if is_c => {
+            words.get(1).map(|line| CommandStart::Line { text: line.clone(), at: at + 2 }).into_iter().collect()
+        }
+        // `-cLINE`, and what else is not known.
+        Rest::CommandOrLine | Rest::LineBehindOption
+            if words.first().is_some_and(|word| word.text.starts_with(['-', HOLE])) =>
+        {
+            any_word(args).into_iter().chain(value_of(args, 'c')).collect()
+        }
+        Rest::CommandOrLine => behind(args, at),
+        Rest::LineBehindOption => {
+            words.first().map(|line| CommandStart::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
+        }
+        Rest::BehindDashes => {
+            let dashes = args.iter().position(|arg| arg.fixed() == Some("--"));
+            dashes.map_or_else(Vec::new, |dashes| behind(args, dashes + 1))
+        }
+        Rest::Nothing => Vec::new(),
+    }
+}
+
+/// The command of a package, which goes by its name: `@scope/tool@1.2 x` is `tool x`.
+fn packaged(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
+    let mut started = behind(args, at);
+    for start in &mut started {
+        if let CommandStart::Command { words, .. } = start
+            && let Some(first) = words.first_mut()
+            && let Some(name) = first.fixed().map(base)
+        {
+            *first = KnownWord::known(
+                name.split_once('@').filter(|(name, _)| !name.is_empty()).map_or(name, |(name, _)| name),
+            );
+        }
+    }
+    started
 }
 
 fn of_wrapper_behind(wrapper: &Wrapper, args: &[KnownWord], at: usize, own: usize) -> Vec<CommandStart> {
@@ -716,14 +727,14 @@ fn of_wrapper_behind(wrapper: &Wrapper, args: &[KnownWord], at: usize, own: usiz
     of_wrapper(&rest, &args[at + 1..]).into_iter().map(|start| moved(start, at + 1)).collect()
 }
 
-fn moved(start: CommandStart, by: usize) -> CommandStart {
+pub(super) fn moved(start: CommandStart, by: usize) -> CommandStart {
     match start {
         CommandStart::Command { words, at } => CommandStart::Command { words, at: at + by },
         CommandStart::Line { text, at } => CommandStart::Line { text, at: at + by },
     }
 }
 
-fn behind(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
+pub(super) fn behind(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
     match args.get(at..) {
         None | Some([]) => Vec::new(),
         Some(words) => vec![CommandStart::Command { words: words.to_vec(), at: at + 1 }],
@@ -734,33 +745,66 @@ fn behind(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
 enum Option_ {
     /// One, with so many words.
     Takes(usize),
+    /// One whose value is a line, with so many words.
+    Line(usize),
     /// One that is not known.
     Unknown,
     /// None.
     None,
 }
 
+/// True if an option is one of these letters or names.
+fn chooses((letters, long): (&str, &[&str]), text: &str) -> bool {
+    match text.strip_prefix("--") {
+        Some(name) => long.contains(&name.split('=').next().unwrap_or(name)),
+        None => letters.chars().any(|letter| has_letter(text, letter)),
+    }
+}
+
+fn has_letter(text: &str, letter: char) -> bool {
+    text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+}
+
 fn option(wrapper: &Wrapper, text: &str) -> Option_ {
     if let Some(long) = text.strip_prefix("--") {
         let name = long.split('=').next().unwrap_or(long);
-        return if wrapper.long.contains(&name) || (long.contains('=') && wrapper.long_valued.contains(&name)) {
+        let (has_value, named) = (long.contains('='), |names: &[&str]| names.contains(&name));
+        return if named(wrapper.lines.1) {
+            Option_::Line(if has_value { 1 } else { 2 })
+        } else if named(wrapper.long)
+            || named(wrapper.nothing.1)
+            || named(wrapper.command_if.1)
+            || wrapper.is_one_word
+            || (has_value && named(wrapper.long_valued))
+        {
             Option_::Takes(1)
-        } else if wrapper.long_valued.contains(&name) {
+        } else if named(wrapper.long_valued) {
             Option_::Takes(2)
         } else {
             Option_::Unknown
         };
     }
     let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) else { return Option_::None };
+    if wrapper.is_one_word {
+        return Option_::Takes(1);
+    }
     // `nice -5`
     if letters.bytes().all(|byte| byte.is_ascii_digit()) && wrapper.valued.contains('n') {
         return Option_::Takes(1);
     }
     for (at, letter) in letters.char_indices() {
-        if wrapper.valued.contains(letter) {
-            return Option_::Takes(if at + letter.len_utf8() == letters.len() { 2 } else { 1 });
+        let is_last = at + letter.len_utf8() == letters.len();
+        if wrapper.lines.0.contains(letter) {
+            return Option_::Line(if is_last { 2 } else { 1 });
         }
-        if !wrapper.flags.contains(letter) {
+        if wrapper.valued.contains(letter) {
+            return Option_::Takes(if is_last { 2 } else { 1 });
+        }
+        if wrapper.attached.contains(letter) {
+            return Option_::Takes(1);
+        }
+        let is_flag = [wrapper.flags, wrapper.nothing.0, wrapper.line_if, wrapper.command_if.0];
+        if !is_flag.iter().any(|flags| flags.contains(letter)) {
             return Option_::Unknown;
         }
     }
@@ -770,12 +814,12 @@ fn option(wrapper: &Wrapper, text: &str) -> Option_ {
 /// A command that another one starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Its words.
-    pub words: Vec<KnownWord>,
     /// The commands in which it stands, outermost first, and how many words of each say what its name is.
     pub within: Vec<(Arc<[KnownWord]>, usize)>,
     /// True if one of them may start it in another directory than its own.
     pub moved: bool,
+    /// As the line within a line says it, with the texts that it gives.
+    pub inner: InnerCommand,
 }
 
 /// True if a command starts something that is none of its own words.
@@ -785,30 +829,91 @@ fn looks_further(name: &str, words: &[KnownWord]) -> bool {
         || (name == "env" && words.iter().any(splits_words))
 }
 
-/// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
-pub fn all(words: &[KnownWord], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<KnownWord>>) -> Vec<Started> {
+/// A command of a line within a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InnerCommand {
+    /// Its words; `>` and a file, `<` and a file, or a variable's value alone for what the shell itself does.
+    pub words: Vec<KnownWord>,
+    /// Texts that its line gives it.
+    pub input: Input,
+    /// The command whose input it is, if it is a file that is read.
+    pub read_by: Option<Arc<[KnownWord]>>,
+    /// True if it is a variable that is set for the line, and not for one command.
+    pub sets_alone: bool,
+}
+
+impl InnerCommand {
+    /// A command that its line gives no text.
+    #[must_use]
+    pub fn of(words: Vec<KnownWord>) -> Self {
+        Self { words, ..Self::default() }
+    }
+}
+
+/// The shell that reads a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineReader {
+    /// bash, as the grammar knows it.
+    Bash,
+    /// A shell that reads [portable](super::plain::is_portable) lines as bash does.
+    Posix,
+    /// One that reads [plain](super::plain::is_plain) lines as bash does.
+    Other,
+}
+
+/// All that a command starts, however deep, also by its input. Lines are taken apart by `cut`. Of more than `most` commands one is
+/// anything at all.
+pub fn all(
+    (words, input): (&[KnownWord], &Input),
+    most: usize,
+    cut: &dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
+) -> Vec<Started> {
     let mut search = StartSearch { most, cut, found: Vec::new() };
-    search.below(words, &[], (0, false));
+    search.below((words, input), &[], StartPlace { along: 0, moved: false, reader: LineReader::Bash });
     search.found
 }
 
 struct StartSearch<'a> {
     most: usize,
-    cut: &'a dyn Fn(&str) -> Vec<Vec<KnownWord>>,
+    cut: &'a dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
     found: Vec<Started>,
 }
 
+/// Facts about the command whose starts are looked for.
+#[derive(Clone, Copy)]
+struct StartPlace {
+    /// How many of the commands that it stands in have it among their own words.
+    along: usize,
+    /// One of them may have chosen another directory.
+    moved: bool,
+    /// The shell that runs it.
+    reader: LineReader,
+}
+
 impl StartSearch<'_> {
-    /// Collects what `words` start, which stand in `within`. Of these the last `along` have them among their own words; `moved` says
-    /// that one may have chosen another directory.
-    fn below(&mut self, words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)], (along, moved): (usize, bool)) {
-        let direct = starts(words);
+    /// Collects what `words` start, which stand in `within`.
+    fn below(
+        &mut self,
+        (words, input): (&[KnownWord], &Input),
+        within: &[(Arc<[KnownWord]>, usize)],
+        place: StartPlace,
+    ) {
+        let StartPlace { along, moved, reader } = place;
+        let mut direct = starts(words);
+        // A pattern about the command never names what is in its input.
+        let read = input.lines(words).into_iter().map(|text| CommandStart::Line { text, at: words.len() });
+        direct.extend(read);
         let shared: Arc<[KnownWord]> = words.into();
         let commands = direct.iter().filter(|start| matches!(start, CommandStart::Command { .. })).count();
         for start in direct {
-            let (inner, at, along_inner) = match start {
-                CommandStart::Command { words, at } => (vec![words], at, along + 1),
-                CommandStart::Line { text, at } => (self.line(&text), at, 0),
+            let (inner, at, along_inner, reader) = match start {
+                CommandStart::Command { words, at } => {
+                    (vec![InnerCommand { input: input.clone(), ..InnerCommand::of(words) }], at, along + 1, reader)
+                }
+                CommandStart::Line { text, at } => {
+                    let reader = line_reader(words, reader);
+                    (self.line(&text, reader), at, 0, reader)
+                }
             };
             let moved = moved || moves(words, at);
             let mut around = within.to_vec();
@@ -817,29 +922,86 @@ impl StartSearch<'_> {
             around.push((Arc::clone(&shared), at + 1));
             for inner in inner {
                 if self.found.len() >= self.most || around.len() > DEPTH_MAX {
-                    self.found.push(Started { words: vec![KnownWord::anything()], within: Vec::new(), moved: true });
+                    let inner = InnerCommand::of(vec![KnownWord::anything()]);
+                    self.found.push(Started { inner, within: Vec::new(), moved: true });
                     return;
                 }
-                self.found.push(Started { words: inner.clone(), within: around.clone(), moved });
+                self.found.push(Started { inner: inner.clone(), within: around.clone(), moved });
+                let InnerCommand { words, input, .. } = inner;
+                let name = words.first().and_then(KnownWord::fixed).map_or("", base);
+                let is_further = commands < 2 || looks_further(name, &words) || !input.is_empty();
                 // Where each word may be a name, wrappers have been looked behind already.
-                let name = inner.first().and_then(KnownWord::fixed).map_or("", base);
-                if commands < 2 || looks_further(name, &inner) {
-                    self.below(&inner, &around, (along_inner, moved));
+                if is_further {
+                    self.below((&words, &input), &around, StartPlace { along: along_inner, moved, reader });
                 }
             }
         }
     }
 
     /// The commands of a line.
-    fn line(&self, text: &KnownWord) -> Vec<Vec<KnownWord>> {
+    fn line(&self, text: &KnownWord, reader: LineReader) -> Vec<InnerCommand> {
         if text.text.contains(HOLE) {
             // Anything may be put there.
-            let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"));
-            commands.push(vec![KnownWord::anything()]);
+            let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"), LineReader::Other);
+            commands.push(InnerCommand::of(vec![KnownWord::anything()]));
             return commands;
         }
-        (self.cut)(&text.text)
+        (self.cut)(&text.text, reader)
     }
+}
+
+/// The lines that a command hands to shells, with the shell that reads them, if it does nothing else: `bash -c LINE`, `eval LINE`.
+/// `runs` is the shell that runs the command.
+#[must_use]
+pub fn handed_on(words: &[KnownWord], runs: LineReader) -> Option<(Vec<String>, LineReader)> {
+    let (first, args) = words.split_first()?;
+    let name = first.fixed()?;
+    let program = ["/bin/", "/usr/bin/"].iter().find_map(|directory| name.strip_prefix(directory)).unwrap_or(name);
+    let hands_on = match program {
+        "bash" | "sh" | "dash" => {
+            let flags = args.first().and_then(KnownWord::fixed).and_then(|flags| flags.strip_prefix('-'));
+            flags.is_some_and(|flags| flags.contains('c') && flags.bytes().all(|flag| b"ceux".contains(&flag)))
+        }
+        "eval" => name == program,
+        _ => false,
+    };
+    let text = |start: CommandStart| match start {
+        CommandStart::Line { text, .. } => text.fixed().map(str::to_owned),
+        CommandStart::Command { .. } => None,
+    };
+    let texts: Option<Vec<String>> = starts(words).into_iter().map(text).collect();
+    texts.filter(|texts| hands_on && !texts.is_empty()).map(|texts| (texts, line_reader(words, runs)))
+}
+
+/// The shell that reads a line which a command hands on. `runs` is the one that runs the command.
+fn line_reader(words: &[KnownWord], runs: LineReader) -> LineReader {
+    let Some((name, args)) = words.split_first() else { return LineReader::Other };
+    match name.fixed().map(base) {
+        Some("bash" | "rbash") if keeps_syntax(args) => LineReader::Bash,
+        Some("bash" | "rbash") => LineReader::Other,
+        Some(
+            "eval" | "trap" | "." | "source" | "alias" | "printf" | "test" | "[" | "read" | "let" | "unset" | "wait"
+            | "getopts" | "declare" | "typeset" | "local" | "readonly" | "mapfile" | "readarray" | "compgen"
+            | "complete" | "compopt" | "bind",
+        ) => runs,
+        Some("sh" | "dash" | "ash") => LineReader::Posix,
+        Some(name) if is_shell(name) => LineReader::Other,
+        None => LineReader::Other,
+        // They hand it to `sh`.
+        Some(_) => LineReader::Posix,
+    }
+}
+
+/// True if no option of bash makes it read a line in another way.
+fn keeps_syntax(args: &[KnownWord]) -> bool {
+    let plain = |text: &str| match text.strip_prefix("--") {
+        Some(long) => matches!(long, "" | "login" | "norc" | "noprofile"),
+        None => {
+            text.strip_prefix('-').is_some_and(|letters| letters.bytes().all(|letter| b"ceilnrsuvxf".contains(&letter)))
+        }
+    };
+    let mut args = args.iter().take_while(|arg| arg.text.starts_with(['-', '+', HOLE])).peekable();
+    args.all(|arg| arg.fixed().is_some_and(plain))
 }
 
 #[cfg(test)]
@@ -851,10 +1013,10 @@ mod tests {
     }
 
     fn found(line: &str) -> Vec<String> {
-        let cut = |line: &str| line.split(';').map(|command| words(command.trim())).collect();
+        let cut = |line: &str, _| line.split(';').map(|command| InnerCommand::of(words(command.trim()))).collect();
         let shown =
             |words: &[KnownWord]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
-        all(&words(line), 100, &cut).iter().map(|started| shown(&started.words)).collect()
+        all((&words(line), &Input::default()), 100, &cut).iter().map(|started| shown(&started.inner.words)).collect()
     }
 
     #[test]
@@ -876,8 +1038,12 @@ mod tests {
             ("xargs --replace touch a{}", &["touch a$"]),
             ("xargs --replace=% touch a%", &["touch a$"]),
             ("xargs --max-lines touch a", &["touch a $"]),
-            ("find . -name x -exec touch {} ; -exec rm {} +", &["touch $", "rm $"]),
-            ("find . -exec env -u + touch {} ;", &["env -u + touch $", "touch $"]),
+            ("find . -name x -exec touch {} ; -exec rm {} +", &["touch .$", "rm .$"]),
+            ("find . -exec env -u + touch {} ;", &["env -u + touch .$", "touch .$"]),
+            ("find -name x -exec touch {} ;", &["touch .$"]),
+            ("find $ -exec touch {} ;", &["-exec touch $", "touch $"]),
+            ("find a b -exec touch {} ;", &["touch $"]),
+            ("find . -execdir touch {} ;", &["touch $"]),
             ("sh -ec touch_x;ls", &["touch x", "ls"]),
             ("sh -c - touch_x", &["touch x"]),
             ("sh -c + touch_x", &["touch x"]),
@@ -889,14 +1055,14 @@ mod tests {
             ("bash x -c touch_x", &[]),
             ("bash $ touch_x", &["touch x"]),
             ("fish --command=touch_x", &["$"]),
-            ("watch touch>x", &["touch>x", "touch>x"]),
+            ("watch touch>x", &["touch>x"]),
             ("bash -o pipefail -c touch_x", &["touch x"]),
             ("sudo -u me env touch x", &["env touch x", "touch x"]),
             ("env -Z touch x", &["touch x", "x"]),
             ("eval touch x", &["touch x"]),
             ("busybox touch x", &["touch x"]),
             ("setsid sh -c sh_-c_ls", &["sh -c sh_-c_ls", "sh -c ls", "ls"]),
-            ("strace -f touch x", &["touch x", "x"]),
+            ("strace -f touch x", &["touch x"]),
             ("env A=$ touch x", &["touch x"]),
             ("env - touch x", &["touch x"]),
             ("env -i - touch x", &["touch x"]),
@@ -906,10 +1072,99 @@ mod tests {
             ("eval -- touch x", &["touch x"]),
             ("trap touch_x EXIT", &["touch x"]),
             ("trap -- touch_x EXIT", &["touch x"]),
-            ("i386 touch x", &["touch x", "x"]),
-            ("script -qctouch_x out", &["out", "-qctouch x", "touch x"]),
-            ("script --command=touch_x out", &["out", "touch x", "--command=touch x"]),
-            ("flock lock -c touch_x", &["lock -c touch_x", "touch_x", "touch_x", "touch x"]),
+            ("i386 touch x", &["touch x"]),
+            ("script -qctouch_x out", &["touch x"]),
+            ("script --command=touch_x out", &["touch x"]),
+            ("flock lock -c touch_x", &["touch x"]),
+            ("flock lock make", &["make"]),
+            ("flock -w 5 lock make x", &["make x"]),
+            ("flock 9", &[]),
+            ("taskset 1 make", &["make"]),
+            ("taskset -p 1 99", &[]),
+            ("chrt -f 10 make", &["make"]),
+            ("chrt -b make x", &["make x", "x"]),
+            ("strace -o f -e trace=file make", &["make"]),
+            ("perf stat -e x make", &["make"]),
+            ("perf report", &[]),
+            ("perf record -g -- make", &["make"]),
+            ("logsave -a f make", &["make"]),
+            ("setarch i686 -R make", &["make"]),
+            ("setarch make x", &["make x", "x"]),
+            ("sg g -c make_x", &["make x"]),
+            ("sg g make_x", &["make x"]),
+            ("script -c make_x f", &["make x"]),
+            ("script f", &[]),
+            ("script -q f -- make x", &["make x"]),
+            ("watch -n 5 make x", &["make x"]),
+            ("watch -x make x", &["make x"]),
+            ("gdb p core", &[]),
+            ("gdb -ex !touch_x p", &["touch x"]),
+            ("gdb -batch -ex shell_touch_x", &["touch x"]),
+            ("gdb -ex run touch", &["run touch", "touch"]),
+            ("gdb -ex bt p", &[]),
+            ("gdb -ex python_x p", &["$"]),
+            ("gdb --args touch x", &["touch x"]),
+            ("tmux ls", &[]),
+            (
+                "tmux send-keys touch_x Enter",
+                &["touch x", "Enter", "touch x Enter", "touch_x Enter", "Enter", "touch x"],
+            ),
+            ("screen -ls", &[]),
+            ("/lib64/ld-linux-x86-64.so.2 --library-path l /bin/touch x", &["/bin/touch x"]),
+            ("ld-musl-x86_64.so.1 /bin/touch x", &["/bin/touch x"]),
+            ("npx -y touch@1 x", &["touch x"]),
+            ("npx @scope/touch x", &["touch x"]),
+            ("npx -c touch_x", &["touch x"]),
+            ("npm exec -c touch_x", &["touch x"]),
+            ("npm --prefix p exe -- touch x", &["touch x"]),
+            ("npm install touch", &[]),
+            ("pnpm dlx touch x", &["touch x"]),
+            ("uv run --with y touch x", &["touch x"]),
+            ("uv tool run touch x", &["touch x"]),
+            ("uv --directory d run touch", &["touch"]),
+            ("poetry run touch x", &["touch x"]),
+            ("bundle exec touch x", &["touch x"]),
+            ("rustup run nightly touch x", &["touch x"]),
+            ("direnv exec . touch x", &["touch x"]),
+            ("mise exec node@20 -- touch x", &["touch x"]),
+            ("nix-shell -p y --run touch_x", &["touch x"]),
+            ("git -c alias.x=!touch_x x", &["touch x"]),
+            ("git -c alias.x=push x", &["git push"]),
+            ("git -c core.pager=touch_x log", &["touch x"]),
+            ("git -c a.b=c log", &[]),
+            ("git rebase -x touch_x main", &["touch x"]),
+            ("git bisect run touch x", &["touch x"]),
+            ("git submodule foreach --recursive touch x", &["touch x"]),
+            ("git config alias.p push", &["git push"]),
+            ("git clone ext::touch_x", &["touch x"]),
+            ("git fetch --upload-pack=touch_x", &["touch x"]),
+            ("git log -x", &[]),
+            ("expect -c touch_x", &["$"]),
+            ("expect f", &[]),
+            ("lftp -c open_x;!touch_x", &["touch x", "$"]),
+            ("lftp -c mirror_x", &[]),
+            ("nu -c touch_x", &["touch x", "$"]),
+            ("cpulimit -l 50 -- touch x", &["touch x"]),
+            ("setlock -n f touch x", &["touch x"]),
+            ("envdir d touch x", &["touch x"]),
+            ("dumb-init -v touch x", &["touch x"]),
+            ("tini -g -- touch x", &["touch x"]),
+            ("ionice -c 3 touch x", &["touch x"]),
+            ("ionice -p 7", &[]),
+            ("prlimit --nofile=5 touch x", &["touch x"]),
+            ("prlimit -p 7 --nofile=5", &[]),
+            ("unshare -rm --wd d touch x", &["touch x"]),
+            ("nsenter -t 7 -a touch x", &["touch x"]),
+            ("chroot r touch x", &["touch x"]),
+            ("parallel touch ::: a b", &["touch $"]),
+            ("parallel -j 4 touch {.} ::: a", &["touch $"]),
+            ("parallel touch_{};_ls ::: a", &["touch $x", "ls", "$"]),
+            ("parallel -j4", &["$"]),
+            ("entr -r touch x", &["touch x"]),
+            ("entr -s touch_x", &["touch x"]),
+            ("make SHELL=/bin/touch x", &["/bin/touch"]),
+            ("make x", &[]),
+            ("valgrind --log-file=x touch y", &["touch y"]),
             ("printf %s a[$(touch_x)]", &[]),
             ("let i++", &[]),
             ("mapfile -C touch_x -c 1 a", &["touch x"]),
@@ -922,7 +1177,7 @@ mod tests {
             ("history 5", &[]),
             ("history -w out", &["> out"]),
             ("history -a", &["> $"]),
-            ("strace -f env -Stouch_x", &["env -Stouch x", "-Stouch x", "$", "-Stouch x"]),
+            ("strace -f env -Stouch_x", &["env -Stouch x", "-Stouch x", "$"]),
         ] {
             let wanted: Vec<String> = wanted.iter().map(|text| text.replace('_', " ")).collect();
             assert_eq!(found(line), wanted, "{line}");
@@ -1002,7 +1257,7 @@ mod tests {
     /// How much of an outer command tells the name of an inner one.
     #[test]
     fn a_name_is_known_by_what_stands_before_it() {
-        let started = all(&words("time env A=1 touch x"), 100, &|_| Vec::new());
+        let started = all((&words("time env A=1 touch x"), &Input::default()), 100, &|_, _| Vec::new());
         let known: Vec<Vec<usize>> =
             started.iter().map(|one| one.within.iter().map(|(_, known)| *known).collect()).collect();
         assert_eq!(known, [vec![2], vec![4, 3]]);

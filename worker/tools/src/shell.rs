@@ -9,13 +9,17 @@
 
 #[cfg(test)]
 mod evaluated;
+#[cfg(test)]
+mod inner;
 mod lex;
+#[cfg(test)]
+mod lists;
 #[cfg(test)]
 mod restricted;
 #[cfg(test)]
 mod tests;
 
-use callgate_policy::rules::commands::read_otherwise;
+use callgate_policy::rules::commands::{read_otherwise, unread};
 use callgate_policy::shell::{Assignment, LINE_MAX, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
 use serde_json::Value;
 use tree_sitter::Node;
@@ -32,6 +36,11 @@ const DEPTH_MAX: usize = 100;
 /// Most commands of one line: as many as any result has room for.
 const COMMANDS_MAX: usize = 4096;
 
+/// Most lines within a line, at all depths, and how deep they may lie in each other. What is not read is for the quick cut, which
+/// takes it for anything.
+const INNER_MAX: usize = 64;
+const INNER_DEPTH_MAX: usize = 8;
+
 /// Says what `args["command"]` is.
 ///
 /// # Errors
@@ -42,9 +51,50 @@ pub fn run(args: &Value) -> Result<ToolResult, ToolError> {
     Ok(ToolResult::of(data, false))
 }
 
-/// Commands of a command line. Total: it ends for every text, and never panics.
+/// Commands of a command line, and of the lines that they hand to shells. Total: it ends for every text, and never panics.
 #[must_use]
 pub fn understand(src: &str) -> Line {
+    let mut line = understand_alone(src);
+    if line.unknown.is_none() {
+        read_inner(&mut line);
+        line.unknown = otherwise(&line, src);
+    }
+    line
+}
+
+/// Reads the lines within a line, and those within these.
+fn read_inner(line: &mut Line) {
+    // Texts may overlap, but no text is longer than the line; their commands and bytes count together.
+    let (mut commands, mut bytes) = (line.commands.len(), 0);
+    for _ in 0..INNER_DEPTH_MAX {
+        let texts = unread(line);
+        if texts.is_empty() {
+            return;
+        }
+        for text in texts {
+            bytes += text.len();
+            if line.inner.len() >= INNER_MAX || bytes > LINE_MAX || commands > COMMANDS_MAX {
+                return;
+            }
+            let mut inner = understand_alone(&text);
+            if inner.unknown.is_none() {
+                inner.unknown = otherwise(&inner, &text);
+            }
+            commands += inner.commands.len();
+            line.inner.insert(text, inner);
+        }
+    }
+}
+
+/// Reason why bash may read a line in another way than the grammar does.
+fn otherwise(line: &Line, src: &str) -> Option<Unknown> {
+    let set = read_otherwise(line)?;
+    let at = set.split('=').next().and_then(|name| src.find(name)).unwrap_or(0);
+    Some(unknown(format!("bash may read what is behind {set} in another way"), at))
+}
+
+/// Commands of a line itself.
+fn understand_alone(src: &str) -> Line {
     if src.len() > LINE_MAX {
         return Line::unknown(format!("more than {LINE_MAX} bytes"), LINE_MAX);
     }
@@ -67,12 +117,7 @@ pub fn understand(src: &str) -> Line {
     }
     let mut walk =
         ShellWalk { src, line: Line::default(), within: Vec::new(), depth: 0, pipelines: 0, limit: src.len() };
-    if let Err(unknown) = walk.program(root) {
-        walk.line.unknown = Some(unknown);
-    } else if let Some(set) = read_otherwise(&walk.line) {
-        let at = set.split('=').next().and_then(|name| src.find(name)).unwrap_or(0);
-        walk.line.unknown = Some(unknown(format!("bash may read what is behind {set} in another way"), at));
-    }
+    walk.line.unknown = walk.program(root).err();
     walk.line
 }
 
@@ -329,7 +374,13 @@ impl<'a> ShellWalk<'a> {
             (self.pipelines, 0)
         });
         let mut end = node.start_byte();
-        for child in self.children(node)? {
+        let children = self.children(node)?;
+        if let Some(pair) =
+            children.windows(2).find(|pair| pair[0].kind() == "|&" && pair[1].kind() == "negated_command")
+        {
+            return Err(unknown("`!` behind `|&`", pair[1].start_byte()));
+        }
+        for child in children {
             match child.kind() {
                 "|" | "|&" => {
                     self.same_line(end, child.start_byte())?;
@@ -653,10 +704,10 @@ impl<'a> ShellWalk<'a> {
             (redirect.target, rest) = (Some(target), behind);
         }
         self.line.commands[of].redirects.push(redirect);
-        let more = self.words(rest, of)?;
-        if !more.is_empty() && self.line.commands[of].words.is_empty() {
-            return Err(unknown("a command behind a redirection", node.end_byte()));
+        if let (Some(name), true) = (rest.first(), self.line.commands[of].words.is_empty()) {
+            self.check_name(*name)?;
         }
+        let more = self.words(rest, of)?;
         self.line.commands[of].words.extend(more);
         Ok(())
     }
@@ -679,7 +730,8 @@ impl<'a> ShellWalk<'a> {
 
     /// A statement and what is redirected of it. What belongs to the last command of a list is said of that.
     fn redirected(&mut self, node: Node<'_>) -> ShellStep {
-        let children = self.inline(node)?;
+        let dash = self.dash_before_document(node);
+        let children = if dash { self.around_dash(node)? } else { self.inline(node)? };
         let here = children.iter().find(|child| child.kind() == "heredoc_redirect").copied();
         let piped = here.is_some_and(|here| {
             let mut cursor = here.walk();
@@ -723,6 +775,9 @@ impl<'a> ShellWalk<'a> {
             Some(of) => of,
             None => self.push()?,
         };
+        if dash {
+            self.line.commands[of].words.push(Word::Static("-".to_owned()));
+        }
         for child in rest {
             match child.kind() {
                 "file_redirect" => self.file_redirect(*child, of)?,
@@ -737,6 +792,37 @@ impl<'a> ShellWalk<'a> {
             }
         }
         Ok(())
+    }
+
+    /// True if a here-document stands behind a `-` that is the last word of its command (`python3 - <<E`): the grammar passes over it.
+    fn dash_before_document(&self, node: Node<'_>) -> bool {
+        let (Some(body), Some(here)) = (node.child(0), node.child(1)) else { return false };
+        let mut last = body;
+        while matches!(last.kind(), "list" | "pipeline" | "negated_command") {
+            let Some(next) = last.child_count().checked_sub(1).and_then(|at| last.child(at)) else {
+                return false;
+            };
+            last = next;
+        }
+        let gap = self.src.get(body.end_byte()..here.start_byte()).unwrap_or_default();
+        let is_apart = gap.starts_with([' ', '\t']) && gap.trim_matches([' ', '\t']) == "-";
+        last.kind() == "command" && last.end_byte() == body.end_byte() && here.kind() == "heredoc_redirect" && is_apart
+    }
+
+    /// The children of a node, with a `-` behind the first.
+    fn around_dash<'t>(&self, node: Node<'t>) -> ShellStep<Vec<Node<'t>>> {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'t>> = node.children(&mut cursor).collect();
+        for pair in children[1..].windows(2) {
+            self.blank(pair[0].end_byte(), pair[1].start_byte())?;
+            self.same_line(pair[0].end_byte(), pair[1].start_byte())?;
+        }
+        match children.last().is_some_and(|last| last.end_byte() == node.end_byte())
+            && !children.iter().any(|child| child.is_missing() || child.is_error())
+        {
+            true => Ok(children),
+            false => Err(unknown("something is missing", node.start_byte())),
+        }
     }
 
     fn here_document(&mut self, node: Node<'_>, of: usize, pipeline: Option<u32>) -> ShellStep {

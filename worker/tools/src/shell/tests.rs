@@ -168,7 +168,7 @@ const PARTS: &[&str] = &[
     "}", "{ ", "; }", "if", "then", "fi", "else", "elif", "while", "do", "done", "for", "in", "case", "esac", ";;",
     "x=1", "x=(1 2)", ">", "<", ">>", "2>&1", "<<<", "<<E", "\nE\n", "<(d)", "!", "#c", "[[", "]]", "[", "]", "==",
     "=~", "function", "f()", "\\", "\\\n", "'", "\"", "$", "`", "*", "?", "~", "{a,b}", "&>", "<&-", "time", "coproc",
-    "select", "((", "))", "$((1))", "-f", "=", "+=", "declare", "export", "$'e'", "until", "<<-E", "<<'E'",
+    "select", "((", "))", "$((1))", "-f", "=", "+=", "declare", "export", "$'e'", "until", "<<-E", "<<'E'", "-",
 ];
 
 /// Output of a script of bash's for lines, which it reads one by one.
