@@ -72,6 +72,7 @@ fn place(decision: &Decision) -> String {
         DecidedBy::Mode { .. }
         | DecidedBy::Approval { .. }
         | DecidedBy::Profile
+        | DecidedBy::Neutral
         | DecidedBy::Tool
         | DecidedBy::Default => "no rule".to_owned(),
     }

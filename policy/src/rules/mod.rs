@@ -165,6 +165,8 @@ pub enum DecidedBy {
     },
     /// The profile asks about nothing of this kind, because it changes nothing (C-8).
     Profile,
+    /// A command that does nothing by itself: a loop's head, `true`, a variable of the line's own.
+    Neutral,
     /// The tool says that its calls need no approval (S1-12).
     Tool,
     /// Nothing was said of it: S0-52.
@@ -622,8 +624,10 @@ impl RuleSet {
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
         let listed = || self.allowlist.iter().any(|entry| entry.covers(call.tool, act));
         let by_mode = DecidedBy::Mode { mode: self.mode };
+        let is_neutral = matches!(act, Act::Command(command) if command.is_neutral());
         let (action, by) = match self.mode {
             Mode::Yolo => (Action::Allow, by_mode),
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if is_neutral => (Action::Allow, DecidedBy::Neutral),
             Mode::Allowlist if listed() => (Action::Allow, by_mode),
             Mode::AutoEdit if edits() => (Action::Allow, by_mode),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.has(kind) => {
@@ -680,6 +684,7 @@ impl Decision {
             DecidedBy::Mode { .. }
             | DecidedBy::Approval { .. }
             | DecidedBy::Profile
+            | DecidedBy::Neutral
             | DecidedBy::Tool
             | DecidedBy::Default => {
                 format!("add [[rules]] with permission = {tool:?} and action = \"allow\"")
@@ -695,6 +700,7 @@ impl fmt::Display for Decision {
             DecidedBy::Mode { mode } => write!(f, "the mode is `{mode}`")?,
             DecidedBy::Approval { scope } => write!(f, "a person allows it always, for this {}", scope.name())?,
             DecidedBy::Profile => f.write_str("the profile asks nothing about this tool")?,
+            DecidedBy::Neutral => f.write_str("it does nothing by itself")?,
             DecidedBy::Tool => f.write_str("this tool needs no approval")?,
             DecidedBy::Default => f.write_str("no rule allows it")?,
         }

@@ -1,14 +1,18 @@
 //! Lines within lines, and what shells read: rules see them as they see the line itself (C3, G7).
 
+use callgate_policy::approval::{Approvals, EffectKey};
+use callgate_policy::effect::{Effect, ProgramRun};
 use callgate_policy::mode::Mode;
 use callgate_policy::path::HostPath;
-use callgate_policy::rules::commands::{self, Begin, CommandPart};
-use callgate_policy::rules::{Action, Capability, Rule, RuleScope, RuleSet, RuleSource, RuledCall, RuledPart};
+use callgate_policy::rules::commands::{self, Begin};
+use callgate_policy::rules::{
+    Act, Action, EffectStanding, JudgedCall, JudgedEffect, Rule, RuleScope, RuleSet, RuleSource,
+};
 use callgate_policy::variable::Variables;
 
 use super::understand;
 
-/// Verdict of rules on a line that runs in the workspace `/w`, where a neutral part needs no rule.
+/// Verdict of rules on a line that runs in the workspace `/w`.
 pub(super) fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
     let variables = Variables::new(vec!["/w".into()], vec![], vec![]).expect("variables");
     let mut set = RuleSet::default();
@@ -19,17 +23,16 @@ pub(super) fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action
     }
     let root = HostPath::from("/w");
     let begin = Begin { directory: &root, usual: &root, root: &root };
-    let Some(parts) = commands::parts(&understand(line)).map(|parts| commands::beginning_in(parts, begin)) else {
-        let named = vec![(Capability::ShellRun, RuledPart::UnknownCommand)];
-        return set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action;
-    };
-    let of = |part: &CommandPart| {
-        let named = vec![(Capability::ShellRun, RuledPart::Command(part))];
-        let decision = set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() });
-        let is_ruled = matches!(decision.by, callgate_policy::rules::DecidedBy::Rule(_));
-        if part.is_neutral() && !is_ruled { Action::Allow } else { decision.action }
-    };
-    parts.iter().map(of).max().unwrap_or(Action::Allow)
+    let parts = commands::parts(&understand(line)).map(|parts| commands::beginning_in(parts, begin));
+    let acts = parts.map_or_else(|| vec![Act::UnknownCommand], |parts| parts.into_iter().map(Act::Command).collect());
+    if acts.is_empty() {
+        return Action::Allow;
+    }
+    let effect = Effect::Runs(ProgramRun::shell(line, root.clone()));
+    let effects = vec![JudgedEffect::new(&effect, EffectStanding::Own).with(acts)];
+    let call = JudgedCall { tool: "bash", effects, ..JudgedCall::default() };
+    let key = |effect: &Effect| EffectKey::of(effect, str::to_owned);
+    set.judge(&call, &Approvals::default(), &key).decision.action
 }
 
 fn denied(pattern: &str, line: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The lists of issue 43: spellings of denied commands, of which none passes, and everyday lines, which ask nothing.
+//! Two lists: spellings of denied commands, of which none passes, and everyday lines, which ask nothing.
 
 use callgate_policy::mode::Mode;
 use callgate_policy::rules::Action;
