@@ -5,7 +5,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Rights, Scope, Source};
 use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
-use crate::pattern::{Host, PathPattern, ProgramPattern};
+use crate::pattern::{Host, HostPattern, PathPattern, ProgramPattern};
 
 pub use crate::need::{CallNeeds, HostNeed, ShellNeed};
 
@@ -18,6 +18,8 @@ pub struct CallGrant {
     write: Scope<PathRegion>,
     hosts: Vec<(Host, u16)>,
     shell: Option<ShellNeed>,
+    /// Hosts that its programs may connect to, if other calls of the session may connect to more.
+    programs_reach: Option<Vec<HostPattern>>,
     exact: bool,
     session_write: Scope<PathRegion>,
     only_reads: bool,
@@ -46,6 +48,12 @@ impl CallGrant {
     #[must_use]
     pub fn shell(&self) -> Option<&ShellNeed> {
         self.shell.as_ref()
+    }
+
+    /// Hosts that its programs may connect to, if other calls of the session may connect to more.
+    #[must_use]
+    pub fn programs_reach(&self) -> Option<&[HostPattern]> {
+        self.programs_reach.as_deref()
     }
 
     /// Places that any call of the session may change: a name that is protected by default is released by being granted
@@ -119,7 +127,8 @@ impl EffectiveSet {
                 let (read, write) = (Scope::default(), Scope::default());
                 let session_write = self.rights().write.clone();
                 let (hosts, exact) = (vec![], self.is_exact());
-                return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
+                let (shell, programs_reach, only_reads) = (None, None, false);
+                return Ok(CallGrant { read, write, hosts, shell, programs_reach, exact, session_write, only_reads });
             }
             Some(ShellNeed::CommandLine { .. }) => !self.rights().shell.is_empty(),
             Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
@@ -132,6 +141,9 @@ impl EffectiveSet {
             write: self.rights().write.clone(),
             hosts: vec![],
             shell: needs.shell.clone(),
+            programs_reach: self
+                .has_hosts_of_tools()
+                .then(|| self.rights().hosts().iter().map(|(host, _)| host.clone()).collect()),
             exact: self.is_exact(),
             session_write: self.rights().write.clone(),
             only_reads: false,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effective::{Contribution, Source};
 use callgate_policy::envelope::Coerced;
 use callgate_policy::limit::Limits;
 use callgate_policy::requirement::RequirementSet;
@@ -55,6 +56,8 @@ pub struct Tool {
     pub limits: Limits,
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
+    /// True if what it requires is in force for its own calls alone, and not for the session's programs.
+    alone: bool,
     /// The locked tools that do what it does: what rules deny or ask about them holds for it.
     pub(crate) kin: Vec<Kin>,
     /// Name at its server, if it is shown by another name.
@@ -95,6 +98,7 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
+            alone: false,
             kin: Vec::new(),
             at_server: None,
             narrowed: None,
@@ -184,6 +188,26 @@ impl Tool {
     #[must_use]
     pub fn requires(self, requires: RequirementSet) -> Self {
         Self { requires, ..self }
+    }
+
+    /// With what it requires of a session for its own calls: the session's programs do not get it.
+    #[must_use]
+    pub(crate) fn requires_alone(self, requires: RequirementSet) -> Self {
+        Self { requires, alone: true, ..self }
+    }
+
+    /// True if what it requires is in force for its own calls alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// What it asks for, of what counts of its requirements.
+    pub(crate) fn asks<'a>(&'a self, source: &'a Source, counts: &'a RequirementSet) -> Contribution<'a> {
+        if self.alone {
+            Contribution::of_tool_alone(self.own_name(), source, counts)
+        } else {
+            Contribution::from_source(source, counts)
+        }
     }
 
     /// Kin of these.
