@@ -210,7 +210,7 @@ proptest! {
         let bound = Bound::at_most(Source::Ceiling, ceiling.rights.clone());
         let parent = narrow(&declared_with(&asked, &own), std::slice::from_ref(&bound));
         let of_ceiling = answers(&ceiling.rights);
-        prop_assert_eq!(answers(parent.rights()), both(&answers(declared(&[asked.clone()]).rights()), &of_ceiling));
+        prop_assert_eq!(answers(parent.rights()), both(&answers(declared(std::slice::from_ref(&asked)).rights()), &of_ceiling));
         let united = declared(&[asked, own]);
         prop_assert_eq!(answers(parent.for_tool("t").rights()), both(&answers(united.rights()), &of_ceiling));
         prop_assert_eq!(answers(parent.for_tool("another").rights()), answers(parent.rights()));

@@ -221,6 +221,12 @@ impl EffectiveSet {
         self.bounds.iter().find(|bound| !allows(&bound.leaves(&self.asked))).map(Bound::source)
     }
 
+    /// Bound on hosts, if there is one: the first.
+    #[must_use]
+    pub fn bound_on_hosts(&self) -> Option<&Source> {
+        self.bounds.iter().find(|bound| bound.hosts.is_some()).map(Bound::source)
+    }
+
     /// True if a pattern that the kernel can only be told in a wider form is refused.
     #[must_use]
     pub fn is_exact(&self) -> bool {

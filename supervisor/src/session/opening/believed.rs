@@ -208,27 +208,36 @@ pub(in crate::session) fn effective(
     contributions.extend(asked.iter().map(|(tool, source, set)| tool.asks(source, set)));
     let declared = Declared::union(&contributions, variables, &[])?;
     let effective = narrow(&declared, bounds);
-    let warnings = match &spec.manifest {
-        Some(manifest) if spec.tools && !manifest.requires.is_empty() => {
-            warnings(spec, manifest, &effective, &Declared::union(&contributions[..named], variables, &[])?)
-        }
-        Some(_) | None => Vec::new(),
-    };
+    let mut warnings: Vec<Warning> = Warning::flags_bounded(&effective).collect();
+    if let Some(manifest) = spec.manifest.as_ref().filter(|manifest| spec.tools && !manifest.requires.is_empty()) {
+        let named = Declared::union(&contributions[..named], variables, &[])?;
+        warnings.extend(self::warnings(spec, manifest, &effective, &named));
+    }
     Ok((effective, warnings))
 }
 
 /// Part of a tool's requirements that counts. Without tools a manifest that names no path still means the place that
-/// its tools would work in: for a program that the host starts there is no other.
+/// its tools would work in, for a program that the host starts there is no other; and one that names no program, those that a
+/// shell of it could start. What is typed is added, but for programs, which bound as well.
 fn what_counts(spec: &SessionSpec, tool: &Tool) -> Option<RequirementSet> {
     let requires = &tool.requires;
-    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
     if spec.tools {
         return Some(requires.clone());
     }
-    let manifest = spec.manifest.as_ref()?;
-    let named = names_paths(&manifest.requires) || spec.requires.iter().any(|(_, set)| names_paths(set));
-    (!named && !tool.is_alone()).then(|| RequirementSet { fs: requires.fs.clone(), ..RequirementSet::default() })
+    let named = &spec.manifest.as_ref()?.requires;
+    let mut counts = RequirementSet::default();
+    if named.fs.read.is_empty() && named.fs.write.is_empty() {
+        counts.fs.clone_from(&requires.fs);
+    }
+    let names_programs = !named.shell.is_empty() || spec.requires.iter().any(|(_, set)| !set.shell.is_empty());
+    if tool.own_name() == SHELL && !names_programs {
+        counts.shell.clone_from(&requires.shell);
+    }
+    (!tool.is_alone()).then_some(counts)
 }
+
+/// The tool whose programs a host starts as well.
+const SHELL: &str = "bash";
 
 /// A manifest that names paths or programs may have been written when that left the tools' own requirements out.
 fn warnings(spec: &SessionSpec, manifest: &Manifest, effective: &EffectiveSet, named: &Declared) -> Vec<Warning> {
