@@ -5,7 +5,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Rights, Scope, Source};
 use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
-use crate::pattern::{Host, PathPattern, ProgramPattern};
+use crate::pattern::{Host, HostPattern, PathPattern, ProgramPattern};
 
 use crate::effect::{Effect, Effects, FileScope, HostConnection, ProgramRun};
 
@@ -18,6 +18,8 @@ pub struct CallGrant {
     write: Scope<PathRegion>,
     hosts: Vec<(Host, u16)>,
     shell: Option<ProgramRun>,
+    /// Hosts that its programs may connect to, if other calls of the session may connect to more.
+    programs_reach: Option<Vec<HostPattern>>,
     exact: bool,
     session_write: Scope<PathRegion>,
     only_reads: bool,
@@ -46,6 +48,12 @@ impl CallGrant {
     #[must_use]
     pub fn shell(&self) -> Option<&ProgramRun> {
         self.shell.as_ref()
+    }
+
+    /// Hosts that its programs may connect to, if other calls of the session may connect to more.
+    #[must_use]
+    pub fn programs_reach(&self) -> Option<&[HostPattern]> {
+        self.programs_reach.as_deref()
     }
 
     /// Places that any call of the session may change: a name that is protected by default is released by being granted
@@ -151,13 +159,23 @@ impl EffectiveSet {
         let (hosts, exact) = (vec![], self.is_exact());
         let Some(run) = run else {
             let (read, write) = (Scope::default(), Scope::default());
-            return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
+            let (shell, programs_reach, only_reads) = (None, None, false);
+            return Ok(CallGrant { read, write, hosts, shell, programs_reach, exact, session_write, only_reads });
         };
         if !allows_run(self.rights(), run) {
             return Err(self.shell_denial(run));
         }
-        let (read, write) = (self.readable().clone(), self.rights().write.clone());
-        Ok(CallGrant { read, write, hosts, shell: Some(run.clone()), exact, session_write, only_reads: false })
+        let hosts_of_programs = || self.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
+        Ok(CallGrant {
+            read: self.readable().clone(),
+            write: self.rights().write.clone(),
+            hosts,
+            shell: Some(run.clone()),
+            programs_reach: self.has_hosts_of_tools().then(hosts_of_programs),
+            exact,
+            session_write,
+            only_reads: false,
+        })
     }
 
     fn checked(&self, kind: Kind, path: &HostPath, allowed: bool) -> Result<PathPattern, Denial> {

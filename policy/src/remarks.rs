@@ -40,17 +40,26 @@ pub fn service(path: &str) -> Option<&'static str> {
 /// program has failed: what programs try and do without is told only then. Text that a program has chosen is escaped.
 #[must_use]
 pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
-    remarks_on("", &[], changes, failed)
+    remarks_on("", &GrantedHosts::default(), changes, failed)
+}
+
+/// Hosts that a program may reach, and what bounds them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantedHosts {
+    /// Hosts that are granted.
+    pub hosts: Vec<HostPattern>,
+    /// Bound beyond which no flag grants one, in a sentence.
+    pub bound: Option<String>,
 }
 
 /// Remarks where the command is known, and the hosts that were granted: what the command names may be what nobody saw
 /// it ask for.
 #[must_use]
-pub fn remarks_on(command: &str, granted: &[HostPattern], changes: &Changes, failed: bool) -> Vec<String> {
+pub fn remarks_on(command: &str, granted: &GrantedHosts, changes: &Changes, failed: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(kept(&changes.refused));
     remarks.extend(network(command, granted, changes));
-    remarks.extend(asked_by_udp(granted, changes));
+    remarks.extend(asked_by_udp(&granted.hosts, changes));
     remarks.extend(ended(changes));
     remarks.extend(loopback(changes).filter(|_| failed));
     remarks.extend(sockets(&changes.not_reached));
@@ -64,20 +73,34 @@ pub fn remarks_on(command: &str, granted: &[HostPattern], changes: &Changes, fai
     remarks
 }
 
+/// Remark that package managers work offline, where no flag grants a host.
+fn offline_by(bound: &str) -> String {
+    format!(
+        "the network is not granted, so package managers were told to work offline with what they have stored. No flag grants it, for \
+         the hosts are bounded by {bound}"
+    )
+}
+
 /// Remark where a package manager has printed that it is offline: the session has told it so, and nobody saw it try.
 #[must_use]
-pub fn remark_offline(output: &str) -> Option<&'static str> {
-    OFFLINE_SIGNS.iter().any(|sign| output.contains(sign)).then_some(
+pub fn remark_offline(output: &str, granted: &GrantedHosts) -> Option<String> {
+    let usual = || {
         "the network is not granted, so package managers were told to work offline with what they have stored (by variables \
          such as CARGO_NET_OFFLINE; unsetting them does not help). To let them fetch, grant the hosts of their registry (--net \
-         index.crates.io --net static.crates.io, --net registry.npmjs.org, --net pypi.org --net files.pythonhosted.org)",
-    )
+         index.crates.io --net static.crates.io, --net registry.npmjs.org, --net pypi.org --net files.pythonhosted.org)"
+            .to_owned()
+    };
+    let is_sign = OFFLINE_SIGNS.iter().any(|sign| output.contains(sign));
+    is_sign.then(|| granted.bound.as_deref().map_or_else(usual, offline_by))
 }
 
 /// Remark where its output is not known, of a command that has failed.
 #[must_use]
-pub fn remark_offline_command(command: &str) -> Option<String> {
+pub fn remark_offline_command(command: &str, granted: &GrantedHosts) -> Option<String> {
     let (program, hosts) = wanted::registry(command)?;
+    if let Some(bound) = &granted.bound {
+        return Some(offline_by(bound));
+    }
     let grants: Vec<String> = hosts.iter().map(|host| flag(host)).collect();
     Some(format!(
         "the network is not granted, so {program} was told to work offline with what it has stored. If that was not enough: {} (or \
@@ -110,13 +133,18 @@ fn counted(NotReached { address, count, .. }: &NotReached) -> String {
 }
 
 /// Hosts that were not granted, once, with what grants them.
-fn network(command: &str, granted: &[HostPattern], changes: &Changes) -> Option<String> {
+fn network(command: &str, GrantedHosts { hosts: granted, bound }: &GrantedHosts, changes: &Changes) -> Option<String> {
     let remote = |reached: &&NotReached| !reached.address.contains('/') && !is_loopback(&reached.address);
     let refused = || changes.not_reached.iter().filter(remote).filter(|reached| reached.why.is_none());
     // With a host granted, names are answered for, and no grant lets anybody ask elsewhere.
     let looked_up = granted.is_empty() && changes.blocked.contains_key(&Blocked::NameLookup);
     let looked_up = looked_up.then(|| "a name that was looked up (DNS)".to_owned());
     let wanted = listed(refused().map(counted).chain(looked_up))?;
+    let not_granted =
+        format!("the network is not granted for {wanted}; it is not down, and trying again does not help.");
+    if let Some(bound) = bound {
+        return Some(format!("{not_granted} No flag grants it, for the hosts are bounded by {bound}: name it there"));
+    }
     let mut grants: Vec<String> = Vec::new();
     for grant in refused().filter_map(grant) {
         if !grants.contains(&grant) && grants.len() < TOLD {
@@ -137,11 +165,7 @@ fn network(command: &str, granted: &[HostPattern], changes: &Changes) -> Option<
         what = of;
         grants.extend(hosts.iter().map(|host| flag(host)));
     }
-    Some(format!(
-        "the network is not granted for {wanted}; it is not down, and trying again does not help. {what}: {} (or `hosts` in \
-         [requires.net])",
-        grants.join(" ")
-    ))
+    Some(format!("{not_granted} {what}: {} (or `hosts` in [requires.net])", grants.join(" ")))
 }
 
 /// A name that was asked for by UDP, past the answers that granted names have.
@@ -326,21 +350,22 @@ mod tests {
             ),
             ("./script", "To grant it: --net HOST (or `hosts` in [requires.net])"),
         ] {
-            let said = remarks_on(command, &[], &changes, true);
+            let said = remarks_on(command, &GrantedHosts::default(), &changes, true);
             assert!(said.len() == 1 && said[0].ends_with(end), "{command}: {said:?}");
         }
         assert!(
-            remark_offline_command("npm install")
+            remark_offline_command("npm install", &GrantedHosts::default())
                 .expect("it asks a registry")
                 .contains(": --net registry.npmjs.org (or")
         );
-        assert_eq!(remark_offline_command("npm test"), None);
+        assert_eq!(remark_offline_command("npm test", &GrantedHosts::default()), None);
     }
 
     /// A host that is granted already is not to be granted: who asks for it by UDP is told of that.
     #[test]
     fn a_granted_host_is_not_suggested() {
-        let granted = [HostPattern::parse("*.example.com").expect("a pattern")];
+        let hosts = vec![HostPattern::parse("*.example.com").expect("a pattern")];
+        let granted = GrantedHosts { hosts, bound: None };
         let mut changes = Changes::default();
         changes.blocked.insert(Blocked::NameLookup, 1);
         let said = remarks_on("wget https://a.example.com/b", &granted, &changes, true);
@@ -350,6 +375,22 @@ mod tests {
         changes.not_reached.push(NotReached::new("a b:80", 1));
         let said = remarks_on("wget https://a.example.com https://b.example", &granted, &changes, true).join("\n");
         assert!(said.contains("names: --net b.example (or") && !said.contains("(DNS);"), "{said}");
+    }
+
+    /// C-1: where a ceiling bounds the hosts, no flag is proposed.
+    #[test]
+    fn c_1_a_bound_is_named_and_no_flag() {
+        let changes = reached(&[("b.example:80", 1)]);
+        let bound = Some("`[ceiling.net]`, m.toml line 2".to_owned());
+        let granted = |bound| GrantedHosts { hosts: Vec::new(), bound };
+        let said = remarks_on("curl b.example", &granted(bound), &changes, true).join("\n");
+        assert!(
+            said.contains("not granted for b.example:80") && said.contains("bounded by `[ceiling.net]`, m.toml line 2"),
+            "{said}"
+        );
+        assert!(!said.contains("--net"), "{said}");
+        let control = remarks_on("curl b.example", &granted(None), &changes, true).join("\n");
+        assert!(control.contains("--net b.example"), "{control}");
     }
 
     /// A host that was granted and refused all the same needs no grant.

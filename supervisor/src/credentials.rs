@@ -85,7 +85,7 @@ impl Credentials {
         effective: &EffectiveSet,
         changeable: &Changeable,
     ) -> Result<Self, CredentialError> {
-        let granted = || effective.rights().hosts().iter().map(|(host, _)| host);
+        let granted = || effective.hosts_of_calls();
         let used = declared.iter().filter(|credential| credential.has_use(granted()));
         used.map(|credential| {
             let held = Held::read(credential, changeable);

@@ -91,8 +91,8 @@ pub use registry::{
     ToolState,
 };
 pub use session::{
-    AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, Coercion, Overflow, ReloadError,
-    Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
+    AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, Coercion, Examined, MissingPlace,
+    Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
 };
 pub use store::{
     CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,

@@ -13,7 +13,7 @@ use crate::credentials::CredentialError;
 use crate::host::HostError;
 use crate::place::{self, Misled, Stranger};
 use crate::profile::ProfileError;
-use crate::registry::RegistryError;
+use crate::registry::{RegistryError, nearest};
 use crate::store::StoreError;
 use crate::trust::TrustError;
 
@@ -231,6 +231,32 @@ impl From<PrivateError> for OpenError {
 }
 
 impl OpenError {
+    /// A name that is there and may have been meant by one that is not.
+    #[must_use]
+    pub fn meant(&self) -> Option<String> {
+        let (name, known) = self.name_and_known()?;
+        nearest(name, known.split(", ")).map(str::to_owned)
+    }
+
+    /// A name of no tool, and of nothing else that is called or ruled.
+    #[must_use]
+    pub fn unknown(&self) -> Option<&str> {
+        self.name_and_known().map(|(name, _)| name)
+    }
+
+    fn name_and_known(&self) -> Option<(&str, &str)> {
+        if let Self::UnknownTool { tool, known, .. }
+        | Self::Registry(
+            RegistryError::Unknown { tool, known }
+            | RegistryError::NotInTheCatalogue { tool, known }
+            | RegistryError::UnknownToAgent { tool, known, .. },
+        ) = self
+        {
+            return Some((tool, known));
+        }
+        None
+    }
+
     pub(crate) fn misled(act: String, misled: Misled) -> Self {
         match misled {
             Misled::ByAStranger(stranger) => Self::strangers(act, stranger),

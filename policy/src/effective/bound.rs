@@ -1,12 +1,14 @@
 //! Bounds on rights: what somebody grants at most.
 
+use std::collections::BTreeMap;
+
 use crate::ceiling::Ceiling;
 use crate::pattern::HostPattern;
 use crate::variable::Variables;
 
 use super::declared::{Contribution, DeclareError, Declared};
 use super::origin::{Kind, Source};
-use super::region::{PathRegion, Scope, ShellRegion};
+use super::region::{PathRegion, Region, Scope, ShellRegion};
 use super::rights::Rights;
 
 /// The most that someone grants: an operator's or a person's ceiling, or what a parent session may delegate (X0-1). A kind
@@ -21,6 +23,8 @@ pub struct Bound {
     pub(super) capabilities: Option<Scope<String>>,
     /// Regions that a parent was asked for to write in, before its own bounds took from that. It bounds nothing.
     pub(super) asked: Scope<PathRegion>,
+    /// Rights that a parent has for the calls of single tools alone: the most that the same tool of a child has besides.
+    pub(super) of_tools: BTreeMap<String, Rights>,
 }
 
 impl Bound {
@@ -28,8 +32,8 @@ impl Bound {
     /// second edit (S0-8, C-1).
     #[must_use]
     pub fn unlimited(source: Source) -> Self {
-        let asked = Scope::default();
-        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, asked }
+        let (asked, of_tools) = (Scope::default(), BTreeMap::new());
+        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, asked, of_tools }
     }
 
     /// No more than these rights.
@@ -44,6 +48,7 @@ impl Bound {
             shell: Some(shell),
             capabilities: Some(capabilities),
             asked: Scope::default(),
+            of_tools: BTreeMap::new(),
         }
     }
 
@@ -96,6 +101,23 @@ impl Bound {
     /// Function that meets what may be written, as to names that are kept in a tree.
     pub(crate) fn meets_writing(&self) -> fn(&Scope<PathRegion>, &Scope<PathRegion>) -> Scope<PathRegion> {
         if self.source == Source::Parent { Scope::meet_without_further_naming } else { Scope::meet_without_naming }
+    }
+
+    /// This bound as it is on the calls of one tool.
+    pub(super) fn on_tool(&self, tool: &str) -> Self {
+        fn with<T: Region>(most: &mut Option<Scope<T>>, more: &Scope<T>) {
+            let Some(most) = most else { return };
+            more.iter().for_each(|(region, origins)| most.add(region.clone(), origins.iter().cloned()));
+        }
+        let mut bound = Self { of_tools: BTreeMap::new(), ..self.clone() };
+        if let Some(own) = self.of_tools.get(tool) {
+            with(&mut bound.read, &own.read);
+            with(&mut bound.write, &own.write);
+            with(&mut bound.hosts, &own.hosts);
+            with(&mut bound.shell, &own.shell);
+            with(&mut bound.capabilities, &own.capabilities);
+        }
+        bound
     }
 
     /// Rest that it leaves of these rights.

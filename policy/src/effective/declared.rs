@@ -1,5 +1,7 @@
 //! Rights that manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
 
+use std::collections::BTreeMap;
+
 use crate::pattern::{ArgPatterns, PathPattern, PathTemplate, ProgramPattern};
 use crate::requirement::{Program, RequirementSet};
 use crate::variable::Variables;
@@ -23,6 +25,8 @@ pub const DEBUG: &str = "debug";
 pub struct Contribution<'a> {
     set: &'a RequirementSet,
     whose: DeclaredBy<'a>,
+    /// The tool for whose calls alone it is in force, if that is so.
+    alone: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,13 +39,19 @@ enum DeclaredBy<'a> {
 impl<'a> Contribution<'a> {
     /// A manifest's; each item is told by its line in `file`.
     pub(crate) fn from_lines(set: &'a RequirementSet, file: &'a str, lines: &'a ItemLines) -> Self {
-        Self { set, whose: DeclaredBy::Manifest(file, lines) }
+        Self { set, whose: DeclaredBy::Manifest(file, lines), alone: None }
     }
 
     /// A tool's, the command line's, or the default.
     #[must_use]
     pub fn from_source(source: &'a Source, set: &'a RequirementSet) -> Self {
-        Self { set, whose: DeclaredBy::Other(source) }
+        Self { set, whose: DeclaredBy::Other(source), alone: None }
+    }
+
+    /// A tool's, in force for its own calls: programs of the session do not get it.
+    #[must_use]
+    pub fn of_tool_alone(tool: &'a str, source: &'a Source, set: &'a RequirementSet) -> Self {
+        Self { alone: Some(tool), ..Self::from_source(source, set) }
     }
 
     fn origin(&self, kind: Kind, place: usize, text: String) -> Origin {
@@ -68,6 +78,8 @@ pub enum DeclareError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     pub(super) rights: Rights,
+    /// Rights that are asked for the calls of single tools alone, by the tool's own name.
+    pub(super) of_tools: BTreeMap<String, Rights>,
     pub(super) exact: bool,
 }
 
@@ -84,11 +96,15 @@ impl Declared {
         variables: &Variables,
         registered: &[&str],
     ) -> Result<Self, DeclareError> {
-        let mut declared = Self { rights: Rights::default(), exact: false };
+        let mut declared = Self { rights: Rights::default(), of_tools: BTreeMap::new(), exact: false };
         for contribution in contributions {
-            declared.add_paths(contribution, variables);
-            declared.add_hosts_and_programs(contribution, variables);
-            declared.add_capabilities(contribution, registered)?;
+            let rights = match contribution.alone {
+                Some(tool) => declared.of_tools.entry(tool.to_owned()).or_default(),
+                None => &mut declared.rights,
+            };
+            rights.add_paths(contribution, variables);
+            rights.add_hosts_and_programs(contribution, variables);
+            rights.add_capabilities(contribution, registered)?;
             declared.exact |= contribution.set.fs.exact;
         }
         Ok(declared)
@@ -99,21 +115,23 @@ impl Declared {
     pub fn rights(&self) -> &Rights {
         &self.rights
     }
+}
 
+impl Rights {
     fn add_paths(&mut self, contribution: &Contribution<'_>, variables: &Variables) {
         let fs = &contribution.set.fs;
         for (place, template) in fs.read.iter().enumerate() {
             let origin = contribution.origin(Kind::Read, place, template.to_string());
             for pattern in template.expand(variables) {
-                self.rights.read.insert(pattern.into(), [origin.clone()]);
+                self.read.insert(pattern.into(), [origin.clone()]);
             }
         }
         for (place, template) in fs.write.iter().enumerate() {
             let origin = contribution.origin(Kind::Write, place, template.to_string());
             for pattern in template.expand(variables) {
                 // The kernel's write grant lets what was written be read back, so the right says so too.
-                self.rights.read.insert(pattern.clone().into(), [origin.clone()]);
-                self.rights.write.insert(pattern.into(), [origin.clone()]);
+                self.read.insert(pattern.clone().into(), [origin.clone()]);
+                self.write.insert(pattern.into(), [origin.clone()]);
             }
         }
     }
@@ -121,13 +139,13 @@ impl Declared {
     fn add_hosts_and_programs(&mut self, contribution: &Contribution<'_>, variables: &Variables) {
         for (place, host) in contribution.set.net.hosts.iter().enumerate() {
             let origin = contribution.origin(Kind::Hosts, place, host.to_string());
-            self.rights.hosts.insert(host.clone(), [origin]);
+            self.hosts.insert(host.clone(), [origin]);
         }
         for (place, run) in contribution.set.shell.iter().enumerate() {
             let origin = contribution.origin(Kind::Shell, place, run.cmd.clone().into());
             let args = run.args.clone().unwrap_or_else(ArgPatterns::any);
             for programs in programs(&run.cmd, variables) {
-                self.rights.shell.insert(ShellRegion { programs, args: args.clone() }, [origin.clone()]);
+                self.shell.insert(ShellRegion { programs, args: args.clone() }, [origin.clone()]);
             }
         }
     }
@@ -138,7 +156,7 @@ impl Declared {
             if !CAPABILITIES.contains(&name.as_str()) && !registered.contains(&name.as_str()) {
                 return Err(DeclareError::UnknownCapability(origin));
             }
-            self.rights.capabilities.insert(name.clone(), [origin]);
+            self.capabilities.insert(name.clone(), [origin]);
         }
         Ok(())
     }

@@ -119,6 +119,11 @@ fn shape(rights: &Rights) -> Vec<String> {
         .collect()
 }
 
+/// True if a tool has all that it asked for itself.
+fn own_is_granted(effective: &EffectiveSet) -> bool {
+    effective.of_tools.values().all(|own| shape(&own.left) == shape(&own.asked.reduced()))
+}
+
 fn some<T: Clone + std::fmt::Debug + 'static>(from: &'static [T]) -> impl Strategy<Value = Vec<T>> {
     proptest::collection::vec(proptest::sample::select(from), 0..4)
 }
@@ -184,6 +189,42 @@ proptest! {
         for path in PATHS {
             prop_assert!(!effective.allows_write(&path.into()) || effective.allows_read(&path.into()));
         }
+    }
+
+    /// S0-8, C-1: what a tool requires for its own calls is theirs, as far as every bound leaves it, and nobody else's. A child's tool has
+    /// no more than its parent's.
+    #[test]
+    fn what_a_tool_requires_alone_is_for_its_calls(
+        asked in requirements(),
+        own in requirements(),
+        ceiling in requirements(),
+        of_child in requirements(),
+        own_of_child in requirements(),
+    ) {
+        let source = Source::Default;
+        let declared_with = |asked: &RequirementSet, own: &RequirementSet| {
+            let all = [Contribution::from_source(&source, asked), Contribution::of_tool_alone("t", &source, own)];
+            Declared::union(&all, &variables(), &[]).unwrap()
+        };
+        let ceiling = declared(&[ceiling]);
+        let bound = Bound::at_most(Source::Ceiling, ceiling.rights.clone());
+        let parent = narrow(&declared_with(&asked, &own), std::slice::from_ref(&bound));
+        let of_ceiling = answers(&ceiling.rights);
+        prop_assert_eq!(answers(parent.rights()), both(&answers(declared(std::slice::from_ref(&asked)).rights()), &of_ceiling));
+        let united = declared(&[asked, own]);
+        prop_assert_eq!(answers(parent.for_tool("t").rights()), both(&answers(united.rights()), &of_ceiling));
+        prop_assert_eq!(answers(parent.for_tool("another").rights()), answers(parent.rights()));
+        if !own_is_granted(&parent) {
+            prop_assert!(parent.narrowings().iter().next().is_some(), "what is lost is told");
+        }
+
+        let child = narrow(&declared_with(&of_child, &own_of_child), &[bound, parent.as_parent()]);
+        let of_child = answers(child.rights());
+        prop_assert_eq!(both(&of_child, &answers(parent.rights())), of_child);
+        let for_tool = answers(child.for_tool("t").rights());
+        let mut of_parent = parent.for_tool("t").rights().clone();
+        of_parent.capabilities = parent.as_parent().on_tool("t").capabilities.unwrap();
+        prop_assert_eq!(both(&for_tool, &answers(&of_parent)), for_tool);
     }
 
     /// The order of bounds does not matter, nor does repeating them.

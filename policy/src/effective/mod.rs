@@ -12,12 +12,13 @@ mod rights;
 #[cfg(test)]
 mod laws;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::path::HostPath;
-use crate::pattern::PathPattern;
+use crate::pattern::{HostPattern, PathPattern};
 use crate::plan::AskedFor;
 use crate::rules::{Capability, SubPolicy};
 
@@ -43,6 +44,15 @@ pub struct EffectiveSet {
     bounds: Arc<[Bound]>,
     session_dir: Option<HostPath>,
     readable: Scope<PathRegion>,
+    /// Rights that the calls of single tools have besides, by the tool's own name.
+    of_tools: BTreeMap<String, ToolRights>,
+}
+
+/// Rights of one tool's calls: those that are left, and those that were asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ToolRights {
+    left: Rights,
+    asked: Rights,
 }
 
 /// A right that was asked for and is not in force, or only in part.
@@ -75,6 +85,16 @@ impl Narrowings {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Records what a bound takes of these rights.
+    fn record_all(&mut self, bound: &Bound, asked: &Rights) {
+        let Bound { source, read, write, hosts, shell, capabilities, asked: _, of_tools: _ } = bound;
+        self.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
+        self.record((Kind::Write, source), &asked.write, write.as_ref(), bound.meets_writing());
+        self.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
+        self.record((Kind::Shell, source), &asked.shell, shell.as_ref(), Scope::meet);
+        self.record((Kind::Capabilities, source), &asked.capabilities, capabilities.as_ref(), Scope::meet);
     }
 
     fn record<T: Region>(
@@ -127,21 +147,23 @@ impl fmt::Display for Narrowing {
 pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut rights = declared.rights.reduced();
     let mut narrowings = Narrowings::default();
-    let asked = &declared.rights;
+    let of_tool = |asked: &Rights| ToolRights { left: asked.reduced(), asked: asked.clone() };
+    let mut of_tools: BTreeMap<String, ToolRights> =
+        declared.of_tools.iter().map(|(tool, asked)| (tool.clone(), of_tool(asked))).collect();
     for bound in bounds {
-        let Bound { source, read, write, hosts, shell, capabilities, asked: _ } = bound;
-        narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
-        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), bound.meets_writing());
-        narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
-        narrowings.record((Kind::Shell, source), &asked.shell, shell.as_ref(), Scope::meet);
-        narrowings.record((Kind::Capabilities, source), &asked.capabilities, capabilities.as_ref(), Scope::meet);
+        narrowings.record_all(bound, &declared.rights);
         rights = bound.leaves(&rights);
+        for (tool, own) in &mut of_tools {
+            let bound = bound.on_tool(tool);
+            narrowings.record_all(&bound, &own.asked);
+            own.left = bound.leaves(&own.left);
+        }
     }
     narrowings.0.sort();
     narrowings.0.dedup();
     let readable = rights.read.clone();
     let (asked, bounds) = (declared.rights.clone(), bounds.into());
-    EffectiveSet { rights, exact: declared.exact, narrowings, asked, bounds, session_dir: None, readable }
+    EffectiveSet { rights, exact: declared.exact, narrowings, asked, bounds, session_dir: None, readable, of_tools }
 }
 
 /// Where the trees of a scope begin.
@@ -154,6 +176,35 @@ impl EffectiveSet {
     #[must_use]
     pub fn rights(&self) -> &Rights {
         &self.rights
+    }
+
+    /// Rights for the calls of one tool, by its own name: those of the session, and those that the tool has alone.
+    #[must_use]
+    pub fn for_tool(&self, tool: &str) -> Cow<'_, Self> {
+        let Some(own) = self.of_tools.get(tool) else { return Cow::Borrowed(self) };
+        let mut all = self.clone();
+        all.rights = all.rights.and(&own.left);
+        all.asked = all.asked.and(&own.asked);
+        own.left.read.iter().for_each(|(region, origins)| all.readable.add(region.clone(), origins.iter().cloned()));
+        all.bounds = self.bounds.iter().map(|bound| bound.on_tool(tool)).collect();
+        all.of_tools = BTreeMap::new();
+        Cow::Owned(all)
+    }
+
+    /// Rights that single tools have for their own calls, besides those of the session.
+    pub fn of_tools(&self) -> impl Iterator<Item = (&str, &Rights)> {
+        self.of_tools.iter().map(|(tool, own)| (tool.as_str(), &own.left))
+    }
+
+    /// Hosts that some call may connect to: those of the session, and those that single tools have alone.
+    pub fn hosts_of_calls(&self) -> impl Iterator<Item = &HostPattern> {
+        let own = self.of_tools.values().flat_map(|own| own.left.hosts.iter());
+        self.rights.hosts.iter().chain(own).map(|(host, _)| host)
+    }
+
+    /// True if some call may connect to more than a program of the session.
+    pub(crate) fn has_hosts_of_tools(&self) -> bool {
+        self.of_tools.values().any(|own| !own.left.hosts.is_empty())
     }
 
     /// Rights that were lost.
@@ -170,6 +221,12 @@ impl EffectiveSet {
         self.bounds.iter().find(|bound| !allows(&bound.leaves(&self.asked))).map(Bound::source)
     }
 
+    /// Bound on hosts, if there is one: the first.
+    #[must_use]
+    pub fn bound_on_hosts(&self) -> Option<&Source> {
+        self.bounds.iter().find(|bound| bound.hosts.is_some()).map(Bound::source)
+    }
+
     /// True if a pattern that the kernel can only be told in a wider form is refused.
     #[must_use]
     pub fn is_exact(&self) -> bool {
@@ -183,6 +240,9 @@ impl EffectiveSet {
         for (region, origins) in std::mem::take(&mut reading.rights.write).iter() {
             reading.rights.read.add(region.clone(), origins.iter().cloned());
         }
+        for own in reading.of_tools.values_mut() {
+            own.left.write = Scope::default();
+        }
         reading
     }
 
@@ -193,6 +253,10 @@ impl EffectiveSet {
         let mut left = self.clone();
         left.rights.write = sub_policy.write_within(&self.rights.write);
         left.rights.hosts = sub_policy.net_within(&self.rights.hosts);
+        for own in left.of_tools.values_mut() {
+            own.left.write = sub_policy.write_within(&own.left.write);
+            own.left.hosts = sub_policy.net_within(&own.left.hosts);
+        }
         left
     }
 
@@ -348,7 +412,8 @@ impl EffectiveSet {
         {
             rights.capabilities.insert(name.clone(), origins.iter().cloned());
         }
-        Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, rights) }
+        let of_tools = self.of_tools.iter().map(|(tool, own)| (tool.clone(), own.left.clone())).collect();
+        Bound { asked: self.asked_in_all(), of_tools, ..Bound::at_most(Source::Parent, rights) }
     }
 
     fn in_session_dir(&self, path: &HostPath) -> bool {

@@ -3,7 +3,7 @@
 use crate::path::HostPath;
 use crate::pattern::{Host, HostPattern};
 
-use super::region::{PathRegion, Scope, ShellRegion};
+use super::region::{PathRegion, Region, Scope, ShellRegion};
 
 /// Rights of every kind.
 ///
@@ -76,6 +76,19 @@ impl Rights {
     #[must_use]
     pub fn allows_capability(&self, name: &str) -> bool {
         self.capabilities.iter().any(|(capability, _)| capability == name)
+    }
+
+    /// These rights and others.
+    pub(super) fn and(mut self, more: &Self) -> Self {
+        fn add<T: Region>(all: &mut Scope<T>, more: &Scope<T>) {
+            more.iter().for_each(|(region, origins)| all.add(region.clone(), origins.iter().cloned()));
+        }
+        add(&mut self.read, &more.read);
+        add(&mut self.write, &more.write);
+        add(&mut self.hosts, &more.hosts);
+        add(&mut self.shell, &more.shell);
+        add(&mut self.capabilities, &more.capabilities);
+        self
     }
 
     pub(super) fn reduced(&self) -> Self {

@@ -122,7 +122,8 @@ impl HostPattern {
     }
 
     /// One host at one port, whatever is said there.
-    pub(crate) fn of_host(host: &Host, port: u16) -> Self {
+    #[must_use]
+    pub fn of_host(host: &Host, port: u16) -> Self {
         let name = match host {
             Host::Name(name) => HostName::Exact(name.clone()),
             Host::Address(address) => HostName::Network { address: *address, prefix: bits(*address) },

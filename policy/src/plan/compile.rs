@@ -81,21 +81,19 @@ pub fn session(
     })
 }
 
-/// True if no host is granted.
+/// True if no host is granted to programs.
 #[must_use]
 pub fn is_offline(effective: &EffectiveSet) -> bool {
     effective.rights().hosts().is_empty()
 }
 
-/// Network of a plan, if anything may be connected to.
+/// Network of a plan, if any call may connect to anything. A host that one tool alone may reach is in it as well: a call of a program
+/// has a network of its own then, without it.
 fn network(effective: &EffectiveSet, bounds: &Bounds) -> Option<Network> {
-    let hosts = effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
-    (!is_offline(effective)).then_some(Network {
-        hosts,
-        secured: None,
-        past_session: false,
-        carries: Carries::of(bounds),
-    })
+    let mut hosts: Vec<HostPattern> = effective.hosts_of_calls().cloned().collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    (!hosts.is_empty()).then_some(Network { hosts, secured: None, past_session: false, carries: Carries::of(bounds) })
 }
 
 /// Programs that `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be
@@ -149,17 +147,15 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
-    // A program may reach what its session may; a tool, the hosts that the call names, and without any it makes no socket.
-    let network = match grant.shell() {
-        Some(_) => None,
+    // A program may reach what its session may, but for what is a single tool's; a tool, the hosts that the call names, and without any
+    // it makes no socket.
+    let hosts = match grant.shell() {
+        Some(_) => grant.programs_reach().map(<[HostPattern]>::to_vec),
         None if grant.hosts().is_empty() => None,
-        None => Some(Network {
-            hosts: grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect(),
-            secured: None,
-            past_session: false,
-            carries: Carries::of(&bounds),
-        }),
+        None => Some(grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect()),
     };
+    let carries = Carries::of(&bounds);
+    let network = hosts.map(|hosts| Network { hosts, secured: None, past_session: false, carries });
     Ok(CallPlan {
         version: PROTOCOL_VERSION,
         rules,
@@ -191,7 +187,14 @@ pub fn narrowed(
     session: &SessionPlan,
     facts: &HostFacts,
 ) -> Result<CallPlan, PlanError> {
-    let network = session.network.as_ref().and_then(|network| sub_policy.network_within(network));
+    // A call that reaches less than its session is narrowed from there, and one that makes no socket makes none.
+    let reaches = match plan.rules {
+        CallRules::Own(_) => plan.network.as_ref(),
+        CallRules::OfSession | CallRules::Narrowed(_) | CallRules::Reading => {
+            plan.network.as_ref().or(session.network.as_ref())
+        }
+    };
+    let network = reaches.and_then(|network| sub_policy.network_within(network).or_else(|| plan.network.clone()));
     let plan = CallPlan { network, ..plan };
     if plan.rules != CallRules::OfSession {
         return Ok(plan);

@@ -361,8 +361,8 @@ pub(super) struct SkillsArguments {
 
 /// Trust a project's own manifest, until it changes.
 ///
-/// Prints what the manifest (`callgate.toml` or `callgate.json` in the project's directory) asks for. From then on `run` and
-/// `call` apply it there.
+/// Prints what the manifest (`callgate.toml` or `callgate.json` in the project's directory) asks for, what is in force with it and
+/// what has changed since it was last trusted, and asks on a terminal. From then on `run` and `call` apply it there.
 ///
 /// Trust is bound to the manifest's content. If the manifest changes or is removed, `run` and `call` refuse until you trust it
 /// again or revoke trust. A manifest that you never trusted has no effect: the defaults apply, with a notice. The list of
@@ -380,6 +380,9 @@ pub(super) struct TrustArguments {
     /// Trust it for the next session only.
     #[arg(long, conflicts_with_all = ["revoke", "list"])]
     pub(super) once: bool,
+    /// Do not ask, for scripts. Where standard input or output is no terminal, nobody is asked anyway.
+    #[arg(long, conflicts_with_all = ["revoke", "list"])]
+    pub(super) yes: bool,
     /// Revoke trust, and forget the approvals given for the project.
     #[arg(long, conflicts_with = "list")]
     pub(super) revoke: bool,

@@ -71,7 +71,7 @@ pub(super) fn call(call: CallArguments, launcher: Launcher) -> Result<ExitCode, 
     }
     let (envelopes, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let session = Arc::new(supervisor.open(spec.clone()).await?);
-        show::tell_warnings(&session);
+        show::tell_warnings(&session, show::ManifestFrom::of(&spec));
         let names: Vec<String> = calls.iter().map(|(tool, _)| tool.clone()).collect();
         let _servers = Servers::start_for(&supervisor, &spec, &session, &names).await;
         let stream = call.stream;

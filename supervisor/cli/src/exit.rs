@@ -149,11 +149,11 @@ impl CommandFailure {
             Self::Open(OpenError::NotTrusted { .. }) => {
                 Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
             }
+            Self::Open(open) => open.meant().map(|meant| format!("did you mean `{meant}`?")),
             Self::Usage(_)
             | Self::Named { .. }
             | Self::ReaderGone
             | Self::Data(_)
-            | Self::Open(_)
             | Self::Call(_)
             | Self::Io { .. }
             | Self::Subject { .. }

@@ -50,10 +50,11 @@ pub(super) fn run(run: RunArguments, launcher: Launcher, json: bool) -> Result<E
     refuse_directories()?;
     let outer = Outer::find(run.tty)?;
     spec.calls = Calls::One;
+    let from = show::ManifestFrom::of(&spec);
     supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let started = Instant::now();
         let session = supervisor.open(spec).await?;
-        show::tell_warnings(&session);
+        show::tell_warnings(&session, from);
         // Before the command runs, so that none is lost between.
         let mut signals = PassedSignals::listen().map_err(CommandFailure::runtime)?;
         let (stdio, relay) = match outer {

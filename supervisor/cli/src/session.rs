@@ -167,9 +167,10 @@ pub(super) fn make(new: SessionArguments) -> Result<SessionRecord, CommandFailur
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
     spec.asked_by = AskedBy::Person;
     let store = Store::of_user()?;
+    let from = show::ManifestFrom::of(&spec);
     let id = supervise_with(Some(store.clone()), forked()?, async |supervisor| {
         let session = supervisor.open(spec).await?;
-        show::tell_warnings(&session);
+        show::tell_warnings(&session, from);
         Ok(session.id().to_owned())
     })?;
     Ok(store.session(&id)?)

@@ -100,12 +100,33 @@ pub(super) fn names_git(line: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && !"-_.".contains(c)).any(|word| word == "git")
 }
 
-/// Tells what the person may not have meant. That the workspace is a part of a repository matters to git alone.
-pub(super) fn tell_warnings(session: &Session) {
-    let told = |warning: &&Warning| !matches!(warning, Warning::PartOfRepository { .. });
-    for warning in session.warnings().iter().filter(told) {
+/// True if a warning is for whoever opens a session. That the workspace is a part of a repository matters to git alone.
+pub(super) fn is_told(warning: &Warning) -> bool {
+    !matches!(warning, Warning::PartOfRepository { .. })
+}
+
+/// Where a session's manifest comes from, and so who has been told what it leaves unbounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ManifestFrom {
+    /// A project that somebody trusts: they were told by `callgate trust`.
+    Trust,
+    /// Somebody who named it now, or nobody.
+    Elsewhere,
+}
+
+impl ManifestFrom {
+    pub(super) fn of(spec: &SessionSpec) -> Self {
+        if spec.project.is_some() { Self::Trust } else { Self::Elsewhere }
+    }
+}
+
+/// Tells what the person may not have meant, and has not been told.
+pub(super) fn tell_warnings(session: &Session, from: ManifestFrom) {
+    let is_known =
+        |warning: &Warning| matches!(warning, Warning::ToolsRequireMore { .. }) && from == ManifestFrom::Trust;
+    for warning in session.warnings().iter().filter(|warning| is_told(warning) && !is_known(warning)) {
         // A notice: what runs does not depend on somebody reading it.
-        drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
+        drop(writeln!(std::io::stderr(), "callgate: {}", callgate::shown::escaped(&warning.to_string())));
     }
 }
 

@@ -34,7 +34,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Coerced, Denial, Deprecation, Layer, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::Bounds;
-use callgate_policy::manifest::Credential;
+use callgate_policy::manifest::{Credential, Env};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallWork, Secured};
 use callgate_policy::tool::Subject;
@@ -309,7 +309,8 @@ impl Session {
         let shell_dir = self.sandbox.shell_dir.as_ref().unwrap_or(&root);
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.gate.credentials);
-        let (databases, profile, effective) = (&self.tools.databases, &self.gate.profile, &self.effective);
+        let (databases, profile) = (&self.tools.databases, &self.gate.profile);
+        let effective = &*self.effective.for_tool(tool.own_name());
         let none = std::collections::BTreeMap::new();
         let context = Context {
             root: &root,
@@ -347,7 +348,7 @@ impl Session {
                 own.check(&Effects { implied: runner.cloned().collect(), ..Effects::default() }).map_err(denied)?
             }
             Some(own) => own.check(&prepared.effects).map_err(denied)?,
-            None => self.check(&prepared.effects)?,
+            None => self.check_within(effective, &prepared.effects)?,
         };
         // Whatever its line says, and whatever is made of it: the kernel holds a restricted shell to reading.
         let runs = prepared.effects.run().is_some();
@@ -411,7 +412,14 @@ impl Session {
                     args.extend(told);
                 }
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
-                let run = self.sandbox.opened.tool(plan, args, turn).await;
+                // What is in force for this tool alone is in no sandbox of the session's programs.
+                let run = match self.own_of_worker(tool, &plan) {
+                    Some(own) => {
+                        let part = Box::pin(self.open_part(&own, (&Env::default(), None), &bounds)).await?;
+                        part.opened.tool(plan, args, turn).await
+                    }
+                    None => self.sandbox.opened.tool(plan, args, turn).await,
+                };
                 let mut run = run.map_err(|error| lost(tool, &bounds, error))?;
                 known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(tool.own_name(), run, (&bounds, timeout))
@@ -485,14 +493,19 @@ impl Session {
         }
     }
 
-    /// Layer 1.
+    /// Layer 1, for a call of the session itself.
     pub(crate) fn check(&self, effects: &Effects) -> Result<CallGrant, CallError> {
+        self.check_within(&self.effective, effects)
+    }
+
+    /// Layer 1, within these rights.
+    fn check_within(&self, effective: &EffectiveSet, effects: &Effects) -> Result<CallGrant, CallError> {
         #[cfg(feature = "ablation")]
         #[allow(clippy::disallowed_methods, reason = "a test build lacks the capability check")]
         if let Some(everything) = callgate_policy::effective::everything().filter(|_| self.lacks(Layer::Capability)) {
             return everything.check(effects).map_err(denied);
         }
-        self.effective.check(effects).map_err(denied)
+        effective.check(effects).map_err(denied)
     }
 
     /// The workspace's roots are what they were.

@@ -63,10 +63,11 @@ impl Session {
     fn notes_of(&self, program: &Program, end: &ProgramEnd) -> Vec<String> {
         let Some(changes) = program.changes() else { return Vec::new() };
         let (command, failed) = (program.command(), end.code != Some(0));
-        let mut notes = remarks_on(command, &self.granted_hosts(), changes, failed);
+        let granted = self.granted_hosts();
+        let mut notes = remarks_on(command, &granted, changes, failed);
         let is_of_network = |note: &String| note.starts_with("the network");
         if failed && compile::is_offline(&self.effective) && !notes.iter().any(is_of_network) {
-            notes.extend(remark_offline_command(command));
+            notes.extend(remark_offline_command(command, &granted));
         }
         notes.sort_by_key(is_of_network);
         notes

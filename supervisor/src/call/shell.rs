@@ -1,7 +1,8 @@
 //! Running `bash`, and following what it prints.
 
-use callgate_policy::pattern::HostPattern;
+use callgate_policy::effective::Source;
 use callgate_policy::plan::compile;
+use callgate_policy::remarks::GrantedHosts;
 use callgate_tools::HEAD;
 use serde_json::{Value, json};
 
@@ -59,8 +60,9 @@ impl Session {
     }
 
     /// The hosts that are granted, as what is refused is told beside them.
-    pub(super) fn granted_hosts(&self) -> Vec<HostPattern> {
-        self.effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect()
+    pub(super) fn granted_hosts(&self) -> GrantedHosts {
+        let hosts = self.effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
+        GrantedHosts { hosts, bound: self.effective.bound_on_hosts().map(Source::in_a_sentence) }
     }
 }
 

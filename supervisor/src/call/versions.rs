@@ -63,7 +63,7 @@ impl Versions {
 impl Session {
     /// The sandbox that confined a call.
     fn sandbox_of(&self, known: &Known) -> Value {
-        let network: Vec<String> = self.granted_hosts().iter().map(ToString::to_string).collect();
+        let network: Vec<String> = self.granted_hosts().hosts.iter().map(ToString::to_string).collect();
         json!({
             "strength": self.sandbox.facts.strength,
             "profile": self.gate.profile.name.to_string(),

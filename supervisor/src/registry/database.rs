@@ -8,26 +8,31 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use callgate_policy::databases::{DatabasePlace, DatabaseServer};
+use callgate_policy::databases::{ConfiguredDatabase, DatabasePlace, DatabaseServer};
 use callgate_policy::effect::{self, Effect, EffectKind, Effects, WriteKind};
 use callgate_policy::limit::Limits;
 use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::pattern::{Host, HostPattern, PathTemplate};
 use callgate_policy::plan::CallWork;
-use callgate_policy::profile;
+use callgate_policy::profile::{self, Profile};
+use callgate_policy::requirement::RequirementSet;
 use callgate_policy::sql::{Dialect, SqlKind, Statement};
 use callgate_policy::tool::Subject;
 use callgate_policy::unit::ByteSize;
+use callgate_policy::variable::Variables;
 use callgate_tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
 use serde_json::{Map, Value};
 
 use super::executor::{Executor, First, WorkerTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
-use super::{RegistryError, Tool};
+use super::{Databases, Registry, RegistryError, Tool};
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Memory that a call may hold: a server decides how long its rows and messages are.
 const MEMORY: ByteSize = ByteSize(1 << 30);
+/// Endings of the files that SQLite keeps beside a database.
+const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 /// How long a statement may take at a server, which ends it itself.
 const STATEMENT: Duration = Duration::from_secs(100);
 
@@ -52,7 +57,44 @@ fn tool(contract: &'static callgate_tools::Contract, dialect: Dialect) -> Result
     let tool = Tool::bundled(contract.name, texts, Executor::Worker(worker));
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
     let kinds = [EffectKind::Queries, EffectKind::Writes];
-    Ok(tool.subject(Subject::Query).does(&kinds).limits(limits))
+    Ok(tool.subject(Subject::Query).does(&kinds).limits(limits).requires_alone(RequirementSet::default()))
+}
+
+impl Registry {
+    /// Has the tools that query databases require where these are: a server's host, or a file, to write only where the profile lets
+    /// statements change something.
+    pub(crate) fn require_databases(&mut self, databases: &Databases, profile: &Profile, variables: &Variables) {
+        let changes = profile.database == profile::Database::Mutations;
+        for tool in &mut self.tools {
+            if let Some(dialect) = tool.executor.dialect() {
+                tool.requires = required(databases.of_kind(dialect), changes, variables.workspace().first());
+            }
+        }
+    }
+}
+
+/// Requirements of a tool that queries these. A place that makes no sense is required by nobody, and refused when it is named.
+fn required<'a>(
+    databases: impl Iterator<Item = &'a ConfiguredDatabase>,
+    changes: bool,
+    root: Option<&HostPath>,
+) -> RequirementSet {
+    let mut requires = RequirementSet::default();
+    for database in databases {
+        match &database.at {
+            DatabasePlace::Server(server) => {
+                let host = Host::parse(&server.host).ok().map(|host| HostPattern::of_host(&host, server.port));
+                requires.net.hosts.extend(host);
+            }
+            DatabasePlace::File(file) => {
+                let file = root.and_then(|root| normalize(root, &HostPath::from(PathBuf::from(file))).ok());
+                let files = file.iter().flat_map(|file| BESIDE.map(|suffix| beside(file, suffix)));
+                let files = file.iter().cloned().chain(files).map(|file| PathTemplate::of_file(&file));
+                if changes { requires.fs.write.extend(files) } else { requires.fs.read.extend(files) }
+            }
+        }
+    }
+    requires
 }
 
 /// One statement, by one kind of database.
@@ -117,7 +159,7 @@ fn asked(args: &Value) -> Option<Statement> {
 
 /// The file, and what SQLite keeps beside it.
 fn need_file(effects: &mut Effects, file: &HostPath, changes: bool) {
-    let beside = ["-journal", "-wal", "-shm"].map(|suffix| beside(file, suffix));
+    let beside = BESIDE.map(|suffix| beside(file, suffix));
     if changes {
         let all = std::iter::once(file.clone()).chain(beside);
         effects.implied.extend(all.map(|path| Effect::Writes { path, how: WriteKind::Write }));

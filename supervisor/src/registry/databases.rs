@@ -86,10 +86,14 @@ impl Databases {
         secrets.filter(|secret| secret.len() >= SHORTEST)
     }
 
+    /// Those of this kind.
+    pub(crate) fn of_kind(&self, dialect: Dialect) -> impl Iterator<Item = &ConfiguredDatabase> {
+        self.all.iter().filter(move |database| database.dialect == dialect)
+    }
+
     /// The one of this kind and alias; without an alias, the only one.
-    pub(super) fn find(&self, dialect: Dialect, alias: Option<&str>) -> Result<&ConfiguredDatabase, String> {
-        let of_kind: Vec<&ConfiguredDatabase> =
-            self.all.iter().filter(|database| database.dialect == dialect).collect();
+    pub(crate) fn find(&self, dialect: Dialect, alias: Option<&str>) -> Result<&ConfiguredDatabase, String> {
+        let of_kind: Vec<&ConfiguredDatabase> = self.of_kind(dialect).collect();
         let listed = || of_kind.iter().map(|database| database.alias.as_str()).collect::<Vec<_>>().join(", ");
         let also = self.wrong.as_ref().map(|wrong| format!(" ({wrong})")).unwrap_or_default();
         match (alias, of_kind.as_slice()) {

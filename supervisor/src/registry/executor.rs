@@ -166,7 +166,7 @@ impl Executor {
     }
 
     /// Dialect of the SQL that it takes, if it queries databases.
-    pub(super) fn dialect(&self) -> Option<Dialect> {
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
         match self.first() {
             First::Statement(dialect) => Some(dialect),
             First::Nothing | First::Text(_) | First::Runner => None,

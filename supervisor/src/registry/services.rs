@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::executor::{Executor, WorkerTool};
 use super::prepare::{Context, InvalidArgument, Prepare, Prepared};
-use super::web::{connects, credentials};
+use super::web::{connects, credentials, requires_hosts};
 use super::{RegistryError, Tool};
 use crate::credentials::is_set;
 use crate::host;
@@ -54,8 +54,7 @@ impl Azure {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let Some(organization) = given(ORGANIZATION).filter(|_| has_token()) else {
             return Err(format!(
-                "there is no `azure_devops` here: set {ORGANIZATION} and {TOKEN} where callgate is started, and grant the host of the \
-                 organization (hosts = [\"dev.azure.com\"] in [requires.net])"
+                "there is no `azure_devops` here: set {ORGANIZATION} and {TOKEN} where callgate is started"
             ));
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -140,7 +139,7 @@ impl Prepare for Azure {
     }
 }
 
-/// `azure_devops` (S4-20). To whoever decides it changes things, unless a call says otherwise.
+/// `azure_devops` (S4-20). It requires the organization's host, for its own calls. To whoever decides it changes things, unless a call says otherwise.
 pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
     let contract = &azure::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
@@ -153,7 +152,8 @@ pub(super) fn azure_devops(azure: Arc<Azure>) -> Result<Tool, RegistryError> {
         let reads = AzureOperation::ALL.into_iter().filter(|operation| !operation.changes()).map(AzureOperation::name);
         shown["properties"]["operation"]["enum"] = reads.collect();
     }
-    let mut tool = tool.parameters(shown).compared_with(all);
+    let requires = requires_hosts([azure.place.clone()]);
+    let mut tool = tool.parameters(shown).compared_with(all).requires_alone(requires);
     tool.key_of = Some(Arc::new(move |args| azure.key(args)));
     Ok(tool)
 }
@@ -164,7 +164,7 @@ pub(crate) struct Rlm(manifest::Rlm);
 
 /// Message about `rlm_query` where nobody can be asked.
 pub(crate) const NO_MODEL: &str = "there is no `rlm_query` here: the manifest names no model; write url = \"https://api.deepseek.com\" in \
-     [net.rlm], grant its host (hosts = [\"api.deepseek.com\"] in [requires.net]), and give its key in [[net.credentials]]";
+     [net.rlm], and give its key in [[net.credentials]]";
 
 impl Rlm {
     pub(crate) fn new(rlm: manifest::Rlm) -> Self {
@@ -198,7 +198,7 @@ impl Prepare for Rlm {
     }
 }
 
-/// `rlm_query` (S2-22). Nobody is asked about it (X2-5): whoever names the model and grants its host has said that it may be asked.
+/// `rlm_query` (S2-22). It requires the host of the model, for its own calls. Nobody is asked about it (X2-5): whoever names the model has said that it may be asked.
 pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let contract = &rlm::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
@@ -206,7 +206,8 @@ pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let tool = Tool::bundled(contract.name, texts, executor);
     let mut parameters = Value::clone(&tool.parameters);
     parameters["properties"]["model"]["default"] = rlm.0.model.as_str().into();
-    let tool = tool.parameters(parameters);
+    let requires = requires_hosts(fetch::place(&rlm.0.url).ok());
+    let tool = tool.parameters(parameters).requires_alone(requires);
     Ok(tool.subject(Subject::Fetch).does(&[EffectKind::Connects]).ungated().side_by_side())
 }
 

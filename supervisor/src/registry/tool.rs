@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::effect::{Effect, EffectKind, EffectKinds, ServedRequest};
+use callgate_policy::effective::{Contribution, Source};
 use callgate_policy::envelope::Coerced;
 use callgate_policy::limit::Limits;
 use callgate_policy::requirement::RequirementSet;
@@ -58,6 +59,8 @@ pub struct Tool {
     pub(crate) key_of: Option<KeyOf>,
     /// Kinds of the effects that its calls may have.
     pub(crate) does: EffectKinds,
+    /// True if what it requires is in force for its own calls alone, and not for the session's programs.
+    alone: bool,
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
     /// The most that its calls may change, if the session's profile leaves less than the subject says.
@@ -98,6 +101,7 @@ impl Tool {
             executor,
             key_of: None,
             does,
+            alone: false,
             at_server: None,
             narrowed: None,
             compared: None,
@@ -184,6 +188,26 @@ impl Tool {
     #[must_use]
     pub fn requires(self, requires: RequirementSet) -> Self {
         Self { requires, ..self }
+    }
+
+    /// With what it requires of a session for its own calls: the session's programs do not get it.
+    #[must_use]
+    pub(crate) fn requires_alone(self, requires: RequirementSet) -> Self {
+        Self { requires, alone: true, ..self }
+    }
+
+    /// True if what it requires is in force for its own calls alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// What it asks for, of what counts of its requirements.
+    pub(crate) fn asks<'a>(&'a self, source: &'a Source, counts: &'a RequirementSet) -> Contribution<'a> {
+        if self.alone {
+            Contribution::of_tool_alone(self.own_name(), source, counts)
+        } else {
+            Contribution::from_source(source, counts)
+        }
     }
 
     /// With calls that have effects of these kinds.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use callgate_policy::effect::{Effect, EffectKind, Effects, HostConnection};
 use callgate_policy::manifest::{Credential, Over};
-use callgate_policy::pattern::Host;
+use callgate_policy::pattern::{Host, HostPattern};
 use callgate_policy::plan::{CallWork, Secured};
+use callgate_policy::requirement::{NetRequirement, RequirementSet};
 use callgate_tools::web::fetch::{self, FetchHost};
 use callgate_tools::web::search;
 use serde_json::{Map, Value, json};
@@ -28,17 +29,39 @@ pub(super) fn web_fetch() -> Result<Tool, RegistryError> {
         .side_by_side())
 }
 
-/// `web_search` (S0-19), of whom a manifest names. It requires no host either.
+/// `web_search` (S0-19), of whom a manifest names. It requires their hosts, for its own calls.
 pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError> {
     let contract = &search::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    let worker = WorkerTool::new(Search(Arc::clone(&searches))).then(Then::NextProvider(searches));
-    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker)).does(&[EffectKind::Searches]).side_by_side())
+    let worker = WorkerTool::new(Search(Arc::clone(&searches))).then(Then::NextProvider(Arc::clone(&searches)));
+    let requires = requires_hosts(searches.search.providers.iter().filter_map(|one| fetch::place(&one.url).ok()));
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(worker))
+        .does(&[EffectKind::Searches])
+        .side_by_side()
+        .requires_alone(requires))
+}
+
+/// Requirements of a tool that connects to these hosts.
+pub(super) fn requires_hosts(places: impl IntoIterator<Item = FetchHost>) -> RequirementSet {
+    let host = |place: FetchHost| {
+        // On a port of the web, what goes there is what the URL says.
+        let web = match (place.tls, place.port) {
+            (true, 443) => Some("https"),
+            (false, 80) => Some("http"),
+            (true | false, _) => None,
+        };
+        let web = web.and_then(|scheme| HostPattern::parse(&format!("{}:{scheme}", place.host)).ok());
+        web.or_else(|| Some(HostPattern::of_host(&Host::parse(&place.host).ok()?, place.port)))
+    };
+    let mut hosts: Vec<HostPattern> = places.into_iter().filter_map(host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    RequirementSet { net: NetRequirement { hosts }, ..RequirementSet::default() }
 }
 
 /// Message about `web_search` where nobody can be asked.
 pub(crate) const NO_PROVIDER: &str = "there is no `web_search` here: the manifest names no provider; write providers = [\"duckduckgo\"] \
-     in [net.search], or another one, and grant its host (hosts = [\"html.duckduckgo.com\"] in [requires.net])";
+     in [net.search], or another one";
 
 struct Fetch;
 

@@ -23,6 +23,7 @@ pub(crate) use family::{Family, InFlight, Places, Queue, Reared, Rearing};
 pub(crate) use lineage::Lineage;
 pub(crate) use notebook::Notebook;
 pub(crate) use opening::OpenedBy;
+pub use opening::{Examined, MissingPlace};
 pub(crate) use sandbox::Sandbox;
 pub use sources::Coercion;
 pub(crate) use sources::Tools;

@@ -12,8 +12,8 @@ use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile;
 use callgate_policy::plan::{
-    AskedFor, Binding, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan,
-    Strength,
+    AskedFor, Binding, CallPlan, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind,
+    SessionPlan, Strength,
 };
 
 use super::Session;
@@ -50,6 +50,16 @@ impl Session {
                 Err(CallError::Denied(Box::new(denial)))
             }
         }
+    }
+
+    /// Rights of a sandbox of its own for a call of one of callgate's tools, if it works on files that the session's programs may not.
+    pub(crate) fn own_of_worker(&self, tool: &Tool, plan: &CallPlan) -> Option<EffectiveSet> {
+        let is_beyond = |rule: &FsRule| {
+            let is_written = rule.access.changes();
+            !self.effective.allows_read(&rule.path) || (is_written && !self.effective.allows_write(&rule.path))
+        };
+        let own = || self.effective.for_tool(tool.own_name()).into_owned();
+        (tool.is_alone() && plan.rules.own().iter().any(is_beyond)).then(own)
     }
 
     /// Makes it. `env` are the variables that the tool declares, `slot` is its state.

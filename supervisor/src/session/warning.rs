@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use callgate_policy::effective::{Beyond, EffectiveSet, Kind};
+use callgate_policy::effective::{Beyond, EffectiveSet, Kind, Narrowing, Source};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::LeftOut;
 
@@ -22,6 +22,8 @@ pub enum Warning {
         /// Requirements of the tools beyond it.
         beyond: Beyond,
     },
+    /// Something that was typed is in force in part only, or not at all.
+    FlagBounded(Narrowing),
     /// The workspace is a part of a git repository that the session cannot read, so that git finds none.
     PartOfRepository {
         /// The workspace's first root.
@@ -39,6 +41,17 @@ pub enum Warning {
 }
 
 impl Warning {
+    /// Warnings of what was typed and is not in force, once for each.
+    pub(super) fn flags_bounded(effective: &EffectiveSet) -> impl Iterator<Item = Self> + '_ {
+        let is_typed = |lost: &&Narrowing| {
+            let mut origins = lost.origins.iter().filter(|origin| origin.kind == lost.kind);
+            origins.any(|origin| origin.source == Source::CommandLine)
+        };
+        // One that a flag bounds was typed with that flag.
+        let bounded = effective.narrowings().iter().filter(is_typed).filter(|lost| lost.bound != Source::CommandLine);
+        bounded.cloned().map(Self::FlagBounded)
+    }
+
     /// Warning that a workspace is a part of a repository that stays outside. A home directory is nothing to use in its
     /// place.
     pub(super) fn part_of_repository(workspace: &HostPath, effective: &EffectiveSet, homes: &Homes) -> Option<Self> {
@@ -58,6 +71,17 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, names_any, Beyond { kind, tools, required }) = match self {
             Self::ToolsRequireMore { file, names_any, beyond } => (file, names_any, beyond),
+            Self::FlagBounded(Narrowing { kind, asked, bound, left, .. }) => {
+                let flag = match kind {
+                    Kind::Read => "--read",
+                    Kind::Write => "--write",
+                    Kind::Hosts => "--net",
+                    Kind::Shell => "--exec",
+                    Kind::Capabilities => "--debug, which asks for",
+                };
+                let grants = if left.is_empty() { "nothing".to_owned() } else { format!("only {}", left.join(", ")) };
+                return write!(f, "{flag} {asked} grants {grants}; it is bounded by {}", bound.in_a_sentence());
+            }
             Self::PartOfRepository { workspace, repository } => {
                 return write!(
                     f,

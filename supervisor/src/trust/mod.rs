@@ -60,6 +60,9 @@ pub struct Trusted {
     pub skills: BTreeMap<String, String>,
     /// When, ISO 8601.
     pub granted_at: String,
+    /// What whoever trusted it was shown, a line each, to compare with what is shown next time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<String>,
     /// Approvals by people for the project (S1-18, X1-5). It goes with the trust.
     #[serde(default, skip_serializing_if = "Approvals::is_empty")]
     pub approvals: Approvals,
@@ -259,7 +262,7 @@ impl TrustList {
                 return Err(trusted.changed(root.as_path().join(was), "has gone"));
             }
         };
-        let Contents { files, manifest, profile, layer } = Contents::trusted((&file, held.as_fd()), &trusted)?;
+        let Contents { files, manifest, profile, layer, .. } = Contents::trusted((&file, held.as_fd()), &trusted)?;
         if uses_up && trusted.decision == Decision::Once && !self.use_up(&trusted)? {
             return Ok(Found::Untrusted { file });
         }
@@ -295,32 +298,28 @@ impl TrustList {
         directory: &Path,
         decision: Decision,
     ) -> Result<(Trusted, Manifest, TrustedTools), TrustError> {
+        let proposal = self.propose(directory, decision)?;
+        let tools = proposal.tools();
+        let manifest = proposal.project.manifest.clone();
+        Ok((proposal.trust(Vec::new())?, manifest, tools))
+    }
+
+    /// Reads what there is to trust, for whoever is asked about it. Nothing is trusted by that.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn propose(&self, directory: &Path, decision: Decision) -> Result<Proposal, TrustError> {
         let root = real(directory)?;
         let held = hold(&root)?;
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let Contents { files, manifest, layer, .. } = Contents::read((&file, held.as_fd()), |_, _| true)?
+        let Contents { files, text, manifest, profile, layer } = Contents::read((&file, held.as_fd()), |_, _| true)?
             .map_err(|_name| TrustError::NoManifest(root.as_path().to_owned()))?;
         let skills = skill::digests((held.as_fd(), root.as_path()));
-        let mut trusted = Trusted {
-            canonical_path: root,
-            decision,
-            files,
-            skills,
-            granted_at: now(),
-            approvals: Approvals::default(),
-        };
-        self.store.change(|all| {
-            let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
-            if let Some(before) = before.map(|at| all.remove(at))
-                && before.files == trusted.files
-            {
-                trusted.approvals = before.approvals;
-            }
-            all.push(trusted.clone());
-        })?;
-        tracing::info!(project = %trusted.canonical_path, ?decision, "trust given");
-        let tools = layer.tools().cloned().collect();
-        Ok((trusted, manifest, TrustedTools { tools, left_out: layer.left_out() }))
+        let before = self.store.read()?.into_iter().find(|before| before.canonical_path == root);
+        let (approvals, list) = (Approvals::default(), self.clone());
+        let directory = Arc::new(held);
+        let project = Project { manifest, profile, root, directory, files, skills, list, decision, approvals, layer };
+        Ok(Proposal { project, text, before })
     }
 
     /// Takes trust back, with all that was approved of for the project; whether there was any. The directory need not be there
@@ -377,6 +376,11 @@ impl Project {
     #[must_use]
     pub fn root(&self) -> &HostPath {
         &self.root
+    }
+
+    /// Files of its skills, by their paths in the directory.
+    pub fn skill_files(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.skills.keys().map(String::as_str)
     }
 
     /// The digests of its skills, as they were trusted.
@@ -447,6 +451,69 @@ impl Project {
     }
 }
 
+/// A project that somebody is asked to trust, as it was read.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    project: Project,
+    text: String,
+    before: Option<Trusted>,
+}
+
+impl Proposal {
+    /// The project as a session of it would find it. Nobody trusts it yet.
+    #[must_use]
+    pub fn project(&self) -> &Project {
+        &self.project
+    }
+
+    /// The trust that there is already, for what the project was then.
+    #[must_use]
+    pub fn before(&self) -> Option<&Trusted> {
+        self.before.as_ref()
+    }
+
+    /// Line of the manifest on which a text stands in quotes, from 1: the first.
+    #[must_use]
+    pub fn line_with(&self, text: &str) -> Option<usize> {
+        let is_there = |line: &str| ['"', '\''].iter().any(|quote| line.contains(&format!("{quote}{text}{quote}")));
+        self.text.lines().position(is_there).map(|line| line + 1)
+    }
+
+    /// The tools that would be trusted with it, each with its command, and what of them cannot be used.
+    #[must_use]
+    pub fn tools(&self) -> TrustedTools {
+        let layer = self.project.layer();
+        TrustedTools { tools: layer.tools().cloned().collect(), left_out: layer.left_out() }
+    }
+
+    /// Trusts it as it was read, whatever its files say by now. `shown` is what whoever trusts it was shown: lines that are too long
+    /// in all to be kept are left out.
+    ///
+    /// # Errors
+    /// [`TrustError`]; then nothing is trusted that was not before.
+    pub fn trust(self, shown: Vec<String>) -> Result<Trusted, TrustError> {
+        let Project { root, files, skills, decision, list, .. } = self.project;
+        let length: usize = shown.iter().map(String::len).sum();
+        let shown = if length > SHOWN_MAX { Vec::new() } else { shown };
+        let (granted_at, approvals) = (now(), Approvals::default());
+        let mut trusted = Trusted { canonical_path: root, decision, files, skills, granted_at, shown, approvals };
+        list.store.change(|all| {
+            let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
+            if let Some(before) = before.map(|at| all.remove(at))
+                && before.files == trusted.files
+            {
+                trusted.approvals = before.approvals;
+            }
+            all.push(trusted.clone());
+        })?;
+        tracing::info!(project = %trusted.canonical_path, ?decision, "trust given");
+        Ok(trusted)
+    }
+}
+
+/// Most bytes of what somebody was shown that are kept with their trust.
+const SHOWN_MAX: usize = 128 * 1024;
+
 /// The tools that a project declares, for whoever trusts it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -461,6 +528,8 @@ pub struct TrustedTools {
 struct Contents {
     /// The digest of each.
     files: BTreeMap<String, String>,
+    /// The manifest, as it is written.
+    text: String,
     manifest: Manifest,
     profile: Option<Profile>,
     layer: Layer,
@@ -505,7 +574,7 @@ impl Contents {
         if !believed(&name(file), &text) {
             return Ok(Err(file.to_owned()));
         }
-        let manifest = parse(file, text)?;
+        let manifest = parse(file, &text)?;
         let profile = match &manifest.profile {
             ProfileName::BuiltIn(_) => None,
             ProfileName::File(named) => {
@@ -523,7 +592,7 @@ impl Contents {
             is_believed(name, digest)
         };
         match Layer::of_project((held, root), &mut is_believed) {
-            Ok(layer) => Ok(Ok(Self { files, manifest, profile, layer })),
+            Ok(layer) => Ok(Ok(Self { files, text, manifest, profile, layer })),
             Err(name) => Ok(Err(root.join(name))),
         }
     }
@@ -572,7 +641,7 @@ fn manifest_of(root: &HostPath) -> Result<Option<PathBuf>, TrustError> {
 /// [`TrustError::Read`] and [`TrustError::Manifest`]; what is longer than a manifest may be is not read to its end.
 pub fn read_manifest(file: &Path) -> Result<Manifest, TrustError> {
     let text = read(file).map_err(|source| TrustError::Read { path: file.to_owned(), source })?;
-    Ok(parse(file, text)?)
+    Ok(parse(file, &text)?)
 }
 
 /// A manifest's text. One byte more than may be: the parser then says that it is too long.
@@ -580,12 +649,12 @@ fn read(file: &Path) -> io::Result<String> {
     host::text_of(file, MAX_BYTES as u64 + 1)
 }
 
-fn parse(file: &Path, text: String) -> Result<Manifest, ManifestError> {
+fn parse(file: &Path, text: &str) -> Result<Manifest, ManifestError> {
     let format = match file.extension() {
         Some(extension) if extension == "json" => Format::Json,
         _ => Format::Toml,
     };
-    Manifest::parse(&text, format, &file.display().to_string())
+    Manifest::parse(text, format, &file.display().to_string())
 }
 
 fn name(file: &Path) -> String {

@@ -196,3 +196,79 @@ fn c_1_typed_programs_are_a_ceiling_and_typed_paths_are_not() {
         assert!(!place.env.workspace().join("other").exists());
     });
 }
+
+/// C-1: what is typed and a ceiling takes away is said once, by the ceiling's line; and no remark proposes the flag that was typed.
+#[test]
+fn c_1_a_flag_that_a_ceiling_takes_away_is_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = CeilingProject::new(target);
+        let bounded = "id = \"x\"\n[ceiling.net]\nhosts = [\"a.example\"]\n";
+        place.env.workspace_file("m.toml", bounded);
+        let curl = "curl -sS -m 9 http://b.example/ || exit 9";
+        let run = |flags: &[&str]| {
+            let start = ["run", "--manifest", "m.toml"];
+            place.callgate(&[&start[..], flags, &["--", "sh", "-c", curl]].concat())
+        };
+        let (typed, control) = (run(&["--net", "b.example"]), run(&["--net", "a.example"]));
+        let said = "callgate: --net b.example grants nothing; it is bounded by `[ceiling.net]`, m.toml line 2\n";
+        assert_eq!(typed.stderr.matches(said).count(), 1, "{typed:?}");
+        assert!(!control.stderr.contains("grants nothing"), "the control: {control:?}");
+        for ended in [&typed, &control] {
+            assert!(
+                ended.stderr.contains("No flag grants it, for the hosts are bounded by `[ceiling.net]`"),
+                "{ended:?}"
+            );
+            assert!(!ended.stderr.contains("To grant"), "{ended:?}");
+        }
+        place.env.workspace_file("m.toml", "id = \"x\"\n");
+        assert!(
+            run(&[]).stderr.contains(" --net b.example (or"),
+            "the control: without a ceiling the flag is what is missing"
+        );
+
+        place.env.workspace_file("m.toml", "id = \"x\"\n[ceiling.fs]\nread = [\"{workspace}/**\"]\n");
+        let outside = place.env.outside().display().to_string();
+        let (_, envelope) =
+            place.call(&["--manifest", "m.toml", "--read", &outside], "read", &json!({ "path": "theirs" }));
+        assert_eq!(envelope["type"], "output", "{envelope}");
+        let (ended, _) =
+            place.call(&["--manifest", "m.toml", "--read", &outside], "read", &json!({ "path": "theirs" }));
+        assert!(
+            ended.stderr.contains(&format!("--read {outside}/** grants nothing; it is bounded by `[ceiling.fs]`")),
+            "{ended:?}"
+        );
+    });
+}
+
+/// A manifest that names no files or no programs leaves `run` those of the tools, whatever is typed besides: rules alone do not turn it
+/// off.
+#[test]
+fn run_works_under_a_manifest_that_names_no_files_or_programs() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = CeilingProject::new(target);
+        let far = place.env.file("far", "far");
+        let run = |manifest: &str, flags: &[&str], words: &[&str]| {
+            place.env.workspace_file("m.toml", manifest);
+            place.callgate(&[&["run", "--manifest", "m.toml"], flags, &["--"], words].concat())
+        };
+        let programs = "[[requires.shell]]\ncmd = \"*\"\n";
+        let both = ["sh", "-c", &format!("cat {} && echo new > theirs && cat theirs", far.text())];
+        let ended = run(programs, &["--read", far.text()], &both);
+        assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), "farnew\n"), "{ended:?}");
+        assert_ne!(run(programs, &[], &both).status.code(), Some(0), "the control: it was not granted");
+        let named = "[requires.fs]\nread = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n";
+        assert_ne!(run(named, &["--read", far.text()], &both).status.code(), Some(0), "the control: files are named");
+
+        let rules = "[[rules]]\npermission = \"shell.run\"\npattern = \"git push *\"\naction = \"deny\"\n";
+        let ended = run(rules, &[], &["sh", "-c", "echo ran > theirs"]);
+        assert!(ended.status.success(), "{ended:?}");
+        assert_eq!(run(rules, &[], &["git", "push", "origin"]).status.code(), Some(77), "the rule holds");
+        // Who names programs means those.
+        assert_eq!(run(rules, &["--exec", "cat"], &["sh", "-c", "true"]).status.code(), Some(77));
+        let cat = format!("{rules}[[requires.shell]]\ncmd = \"cat\"\n");
+        assert_eq!(run(&cat, &[], &["sh", "-c", "true"]).status.code(), Some(77));
+        // And without `bash` there is no shell whose programs could count.
+        let without = format!("tools = [\"read\", \"write\"]\n{rules}");
+        assert_eq!(run(&without, &[], &["sh", "-c", "true"]).status.code(), Some(77));
+    });
+}

@@ -235,7 +235,8 @@ fn s4_16_grants_and_rules_decide() {
         }
         let far = file.to_str().unwrap();
         let run = user(&env, env.weakened()).variable("SQLITE_DB", far);
-        let (status, envelope) = call(&run, &[], "sqlite", &query(ROWS));
+        let bounded = env.file("bounded.toml", "[ceiling.fs]\nread = [\"{workspace}/**\"]\n").text().to_owned();
+        let (status, envelope) = call(&run, &["--manifest", bounded.as_str()], "sqlite", &query(ROWS));
         let denial = &envelope["metadata"]["denial"];
         assert_eq!((status, &denial["layer"]), (77, &json!("capability")), "{envelope}");
         assert!(denial["asked"].as_str().unwrap().starts_with("fs.read "), "{envelope}");
@@ -405,12 +406,17 @@ fn psql(internet: &Internet, sql: &str) -> ProgramOutcome {
     internet.bare().run(&["psql", "-h", "good.example", "-U", "git", "-d", "postgres", "-XAtqc", sql])
 }
 
+/// A manifest that leaves no host.
+fn nowhere(internet: &Internet) -> String {
+    internet.env.file("nowhere.toml", "[ceiling.net]\nhosts = []\n").text().to_owned()
+}
+
 const GRANTED: [&str; 2] = ["--net", "good.example:5432"];
 
-/// S4-16 to S4-19: PostgreSQL is asked at the one host and port of its alias, which has to be granted.
+/// S4-16 to S4-19: PostgreSQL is asked at the one host and port of its alias, where a ceiling leaves it.
 #[test]
 fn s4_16_postgres_answers() {
-    on_postgres(|_, run| {
+    on_postgres(|internet, run| {
         let sql = "SELECT 1::int8 AS a, 1.50::numeric AS b, NULL::text AS c, '\\x00ff'::bytea AS d, '2024-02-29'::date AS e, \
                    '{\"x\": [1]}'::jsonb AS f, 'ü|' AS g, ARRAY[1, NULL] AS h, true AS i, 2.5::float8 AS j";
         let (status, envelope) = call(run, &GRANTED, "postgres", &query(sql));
@@ -432,7 +438,7 @@ fn s4_16_postgres_answers() {
         let export = json!({ "operation": "export_query", "sql": many, "output_path": "many.csv" });
         let (status, envelope) = call(run, &GRANTED, "postgres", &export);
         assert_eq!((status, &envelope["data"]["row_count"]), (0, &json!(1_000_000)), "{envelope}");
-        let (status, envelope) = call(run, &[], "postgres", &query("SELECT 1"));
+        let (status, envelope) = call(run, &["--manifest", &nowhere(internet)], "postgres", &query("SELECT 1"));
         let denial = &envelope["metadata"]["denial"];
         assert_eq!((status, &denial["asked"]), (77, &json!("net.hosts good.example:5432")), "{envelope}");
     });
@@ -612,10 +618,10 @@ fn on_mariadb(test: impl Fn(&Internet, &ProgramRunner)) {
 
 const AT_MARIADB: [&str; 2] = ["--net", "good.example:3306"];
 
-/// S4-16 to S4-19: MariaDB is asked at the one host and port of its alias, which has to be granted.
+/// S4-16 to S4-19: MariaDB is asked at the one host and port of its alias, where a ceiling leaves it.
 #[test]
 fn s4_16_mysql_answers() {
-    on_mariadb(|_, run| {
+    on_mariadb(|internet, run| {
         let (status, envelope) = call(run, &AT_MARIADB, "mysql", &query("SELECT * FROM item ORDER BY id"));
         let rows = json!([[1, "tea", "2.50", "2024-02-29 12:00:00", { "b64": "AP8=" }], [2, null, null, null, null]]);
         assert_eq!((status, &envelope["data"]["rows"]), (0, &rows), "{envelope}");
@@ -635,7 +641,7 @@ fn s4_16_mysql_answers() {
         let export = json!({ "operation": "export_query", "sql": many, "output_path": "many.csv" });
         let (status, envelope) = call(run, &AT_MARIADB, "mysql", &export);
         assert_eq!((status, &envelope["data"]["row_count"]), (0, &json!(1_000_000)), "{envelope}");
-        let (status, envelope) = call(run, &[], "mysql", &query("SELECT 1"));
+        let (status, envelope) = call(run, &["--manifest", &nowhere(internet)], "mysql", &query("SELECT 1"));
         let denial = &envelope["metadata"]["denial"];
         assert_eq!((status, &denial["asked"]), (77, &json!("net.hosts good.example:3306")), "{envelope}");
         let wrong = run.clone().variable("MYSQL_PASSWORD", "another-secret-11");

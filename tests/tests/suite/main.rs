@@ -19,6 +19,7 @@ mod logs;
 mod patch;
 mod repositories;
 mod services;
+mod tool_requires;
 mod web_fetch;
 mod web_search;
 // What must work.

@@ -219,7 +219,7 @@ fn rules_tell_the_operations_of_azure_devops_apart() {
     });
 }
 
-/// S4-20: without organization or token there is no such tool, which is said; its host has to be granted; and no other tool or program
+/// S4-20: without organization or token there is no such tool, which is said; a ceiling bounds it; and no other tool or program
 /// has the token.
 #[test]
 fn s4_20_the_token_is_for_azure_devops_alone() {
@@ -229,7 +229,7 @@ fn s4_20_the_token_is_for_azure_devops_alone() {
             let (status, error) = ServiceCaller::new(internet, GRANTED).with(variable, "").fails(&list);
             assert!(status != 0 && error.contains("set AZURE_DEVOPS_ORG and AZURE_DEVOPS_PAT"), "{error}");
         }
-        let elsewhere = GRANTED.replace("good.example", "other.example");
+        let elsewhere = GRANTED.replace("requires", "ceiling").replace("good.example", "other.example");
         let (status, error) = ServiceCaller::new(internet, &elsewhere).fails(&list);
         assert!(status == 77 && error.contains("good.example:443"), "{error}");
         assert_eq!(internet.seen(), "", "nobody was asked");
@@ -278,7 +278,10 @@ fn s2_22_x2_19_x2_5_questions_to_a_model_go_side_by_side() {
         let (status, envelope) = asks.call("rlm_query", &json!({ "prompts": vec!["x"; 17] }));
         let error = envelope["error_text"].as_str().unwrap();
         assert!(status == 65 && error.contains("there are 17") && error.contains("at most 16"), "{error}");
-        let elsewhere = ServiceCaller::new(internet, &ASKING.replace("hosts = [\"good", "hosts = [\"other"));
+        let elsewhere = ServiceCaller::new(
+            internet,
+            &ASKING.replace("requires.net]\nhosts = [\"good", "ceiling.net]\nhosts = [\"other"),
+        );
         let (status, envelope) = elsewhere.call("rlm_query", &json!({ "prompt": "x" }));
         assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{envelope}");
         let (status, envelope) =

@@ -172,7 +172,7 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "limit network_rate=6MiB",
             "env LANG",
             "env A=b",
-            r#"mcp git: command [\"mcp-server-git\",\"-r\"]"#,
+            r#"mcp git: command ["mcp-server-git","-r"]"#,
             "mcp git: data -r",
             "mcp git: trusted true",
             "mcp git: tools log",
@@ -180,8 +180,9 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "mcp git: env B=c",
             "mcp git: timeout 9s",
         ];
-        let (caution, lines) = lines.split_last().unwrap();
+        let (lines, rest) = lines.split_at(wanted.len());
         assert_eq!(lines, wanted, "{shown:?}");
+        let caution = &rest[0];
         assert!(caution.starts_with("Hosts: ") && caution.contains("to anybody"), "F16: {shown:?}");
     });
 }
@@ -571,4 +572,150 @@ fn e1_e4_no_list_is_believed_that_a_link_leads_to() {
         assert!(given.status.success(), "the control: {given:?}");
         assert!(dotfiles.join(".callgate/trust.json").exists());
     });
+}
+
+/// What `trust` says of a manifest, on both streams, and how it ended.
+fn trusts(env: &TestEnv, manifest: &str) -> (i32, String) {
+    env.workspace_file("callgate.toml", manifest);
+    let ended = callgate(env, &["trust", "."]);
+    (ended.status.code().unwrap(), format!("{}{}", ended.stdout, ended.stderr))
+}
+
+/// A manifest that no session could be opened with is not trusted: unknown tools and permissions are told with their line, and what may
+/// have been meant. What may come later is said, and trusted.
+#[test]
+fn what_is_trusted_is_checked() {
+    let env = TestEnv::new(HERE);
+    fs::create_dir(env.workspace().join("source")).unwrap();
+    for (manifest, line, said) in [
+        ("id = \"x\"\ntools = [\"read\", \"bahs\"]\n", 2, "did you mean `bash`?"),
+        ("id = \"x\"\nextra = [\"sqlit\"]\n", 2, "did you mean `sqlite`?"),
+        ("[[rules]]\npermission = \"wirte\"\naction = \"deny\"\n", 1, "did you mean `write`?"),
+        ("[[rules]]\npermission = \"fs.reed\"\naction = \"deny\"\n", 2, "there is no capability \"fs.reed\""),
+    ] {
+        let (status, text) = trusts(&env, manifest);
+        assert!(
+            status == 65 && text.contains(&format!("callgate.toml:{line}")) && text.contains(said),
+            "{manifest}: {text}"
+        );
+        let listed = callgate(&env, &["trust", "--list"]).stdout;
+        assert_eq!(listed, "", "{manifest}");
+    }
+    for (item, said) in [
+        ("read = [\"/srv/nowhere/**\"]", "callgate.toml:4: `/srv/nowhere/**`: there is no /srv/nowhere\n"),
+        ("write = [\"{workspace}/suorce/**\"]", "/suorce; did you mean source?\n"),
+    ] {
+        let (status, text) = trusts(&env, &format!("id = \"x\"\n\n[requires.fs]\n{item}\n"));
+        assert!(status == 0 && text.contains(said), "{text}");
+    }
+    let (_, text) = trusts(
+        &env,
+        "[requires.fs]\nread = [\"{workspace}/source/**\", \"{workspace}/later/**\"]\nwrite = [\"/srv/new\"]\n",
+    );
+    assert!(!text.contains("there is no"), "the control: {text}");
+    let (status, text) = trusts(&env, "id = \"x\"\nextra = [\"postgres\"]\n");
+    assert!(
+        status == 0 && text.contains("callgate.toml:2: `postgres`: no database of this kind is configured"),
+        "{text}"
+    );
+}
+
+/// `trust` shows what is in force with it, what its tools require that nothing bounds, and what is another than the last time. Calls do
+/// not repeat it.
+#[test]
+fn what_is_in_force_and_what_has_changed_is_shown() {
+    let env = TestEnv::new(HERE);
+    let dir = env.workspace().display().to_string();
+    let search = "[net.search]\nproviders = [\"duckduckgo\"]\n";
+    let first = format!("[requires.fs]\nread = [\"in/**\"]\n{search}");
+    let (_, text) = trusts(&env, &first);
+    for line in [
+        "In force in a session, with what its tools require:\n",
+        &format!("  write {dir}/** (edit, write)\n"),
+        "  start any program (bash)\n",
+        "  connect to html.duckduckgo.com:https (`web_search` alone)\n",
+        "`bash` requires any program: that counts. To bound it, say so in [[ceiling.shell]]\n",
+    ] {
+        assert!(text.contains(line), "{line:?}: {text}");
+    }
+    assert!(!text.contains("since it was trusted") && !text.contains("not granted"), "{text}");
+    let called = callgate(&env, &["call", "glob", "{\"pattern\": \"*\"}"]);
+    assert!(called.status.success() && called.stderr.is_empty(), "{called:?}");
+    let named = callgate(&env, &["call", "--manifest", "callgate.toml", "glob", "{\"pattern\": \"*\"}"]);
+    assert!(named.stderr.contains("To bound it, say so in"), "the control: nobody was told of it: {named:?}");
+
+    let (_, text) = trusts(&env, &first);
+    assert!(text.contains("Nothing of that is another than when it was trusted ("), "{text}");
+    let (_, text) =
+        trusts(&env, &format!("[ceiling.net]\nhosts = []\n[requires.fs]\nread = [\"in/**\", \"/usr/**\"]\n{search}"));
+    assert!(
+        text.contains("  not granted: net.hosts html.duckduckgo.com:https: bounded to nothing by `[ceiling.net]`"),
+        "{text}"
+    );
+    let changes = text.split("Changed since it was trusted (").nth(1).unwrap();
+    for line in [
+        "  - in force: connect to html.duckduckgo.com:https (`web_search` alone)\n",
+        "  + read /usr/**\n",
+        "  + at most net nothing\n",
+        "  + in force: read /usr/**\n",
+    ] {
+        assert!(changes.contains(line), "{line:?}: {changes}");
+    }
+    assert!(!changes.contains("in/**"), "{changes}");
+}
+
+/// On a terminal `trust` asks, after it has shown what there is to trust; enter alone is a no. Scripts say `--yes`, and where it cannot be
+/// seen nobody is asked.
+#[test]
+fn trust_asks_on_a_terminal() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("callgate.toml", "id = \"asked-about\"\n");
+    let person = UserShell::new(&env);
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let is_trusted = || !callgate(&env, &["trust", "--list"]).stdout.is_empty();
+    let asks = "Trust it until it changes? [y/N]";
+    for (answer, line, status) in [
+        ("", "is not trusted by this.", 1),
+        ("n", "is not trusted by this.", 1),
+        ("y", "is trusted until it changes.", 0),
+    ] {
+        assert!(!is_trusted());
+        person.starts(&format!("clear; {binary} trust .; echo it ended $?"));
+        person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
+        person.shows("asked-about");
+        assert!(!is_trusted(), "nothing is trusted before the answer");
+        person.enters(answer);
+        person.shows(line);
+        person.shows_line(&format!("it ended {status}"));
+    }
+    assert!(is_trusted());
+    callgate(&env, &["trust", "--revoke", "."]);
+    for command in [format!("{binary} trust --yes ."), format!("{binary} trust . > /dev/null")] {
+        person.starts(&format!("clear; {command}; echo it ended without $?"));
+        person.shows_line("it ended without 0");
+        assert!(is_trusted(), "{command}");
+        callgate(&env, &["trust", "--revoke", "."]);
+    }
+}
+
+/// E1, E8: what is shown of a manifest turns no line and hides nothing, wherever in it that stands.
+#[test]
+fn e1_e8_what_is_shown_hides_nothing() {
+    let env = TestEnv::new(HERE);
+    for (c, shown) in [
+        ('\u{202e}', "u{202e}"),
+        ('\u{2066}', "u{2066}"),
+        ('\u{200b}', "u{200b}"),
+        ('\u{ad}', "u{ad}"),
+        ('\u{5d0}', "u{5d0}"),
+    ] {
+        let manifest = format!(
+            "id = \"a{c}b\"\nroots = []\n[requires.fs]\nread = [\"/srv/a{c}b/**\"]\n[[requires.shell]]\ncmd = \"p{c}q\"\n\
+             [[rules]]\npermission = \"bash\"\npattern = \"git {c}push\"\naction = \"deny\"\n\
+             [env]\nset = {{ A = \"x{c}y\" }}\n[mcp.m]\ncommand = [\"/bin/m{c}n\"]\n"
+        );
+        let (status, text) = trusts(&env, &manifest);
+        assert!(status == 0 && !text.contains(c), "{c:?}: {text:?}");
+        assert!(text.matches(shown).count() >= 8, "{c:?}: {text}");
+    }
 }

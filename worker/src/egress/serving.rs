@@ -49,7 +49,7 @@ const SET_ASIDE: usize = 4096;
 /// Reason why a call that speaks in the clear to egress is not let out like that.
 const NOT_SECURED: &str = "its credential is for another name or port, and it does not go there in the clear";
 /// Reason why a call is refused what its session may reach.
-const NARROWED: &str = "a rule narrows this call to less";
+const NARROWED: &str = "it is not granted to this call, which may reach less than its session";
 /// Most reports that wait for the broker to hear them.
 const REPORTS: usize = 4096;
 

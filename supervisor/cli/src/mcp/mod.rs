@@ -66,7 +66,7 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, CommandFailure> {
     spec.resume = Some(recorded.id());
     supervise_with(Some(recorded.into_store()), launcher, async |supervisor| {
         let session = Arc::new(supervisor.open(spec.clone()).await?);
-        show::tell_warnings(&session);
+        show::tell_warnings(&session, show::ManifestFrom::of(&spec));
         let _servers = Servers::start(&supervisor, &spec, &session).await;
         let served = callgate_mcp::serve(session, tokio::io::stdin(), tokio::io::stdout()).await;
         served.map_err(|error| CommandFailure::io("serve the client")(std::io::Error::other(error)))
@@ -152,7 +152,7 @@ fn serve_http(
         };
         // What is wrong with the grants is told now, and not to the first client, which gets this session.
         let first = supervisor.open(spec.clone()).await?;
-        show::tell_warnings(&first);
+        show::tell_warnings(&first, show::ManifestFrom::of(&spec));
         // From here on a signal is waited for: all that is open ends as it does when a client goes.
         let signalled = signalled()?;
         let tokens = Tokens::ready(http.token_file.as_deref(), server.address(), &store, &first)?;

@@ -93,9 +93,10 @@ pub(super) fn wrap(
     let WrappedServer { name, argv } = server;
     // Whoever types a server grants what it can do, unless a rule, a mode or a profile says otherwise.
     spec = spec.rule(RuleScope::Default, Rule::new(format!("mcp:{name}:*"), Action::Allow));
+    let from = show::ManifestFrom::of(&spec);
     let ended = supervise_with(Some(Store::of_user()?), launcher, async |supervisor| {
         let session = Arc::new(supervisor.open(spec).await?);
-        show::tell_warnings(&session);
+        show::tell_warnings(&session, from);
         let remote = Remote::start(Arc::clone(&session), RemoteSpec::new(&name, argv)).await;
         let remote = remote.map_err(not_started)?;
         let served = callgate_mcp::wrap(session, remote, tokio::io::stdin(), tokio::io::stdout()).await;

@@ -20,7 +20,7 @@ use super::roots::HeldRoots;
 use crate::open_error::OpenError;
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::skill;
-use crate::registry::{Azure, Registry, Rlm, Searches, TOKEN};
+use crate::registry::{Azure, Databases, Registry, Rlm, Searches, TOKEN, Tool};
 
 /// Tools that a session is opened with.
 pub(super) struct BelievedTools {
@@ -31,6 +31,8 @@ pub(super) struct BelievedTools {
     beside: Vec<HostPath>,
     /// Rights in force with them.
     effective: EffectiveSet,
+    /// Databases that they query. A subagent's are found with what its family may write.
+    databases: Option<Databases>,
     warnings: Vec<Warning>,
 }
 
@@ -55,6 +57,7 @@ impl BelievedTools {
         if let Some(requires) = skill::requires(&beside) {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }
+        let mut databases = None;
         loop {
             let (effective, warnings) = self::effective(spec, &sources.bounds, &registry, variables)?;
             let all = registry.tools().count();
@@ -68,9 +71,17 @@ impl BelievedTools {
                 keep_what_is_their_own(&mut registry, &effective, (variables, held.host()), changeable);
             }
             // Without a tool less is in force, and something else may be found for another one.
-            if registry.tools().count() == all {
-                return Ok(Self { sources, registry, skills, beside, effective, warnings });
+            if registry.tools().count() < all {
+                continue;
             }
+            // Where databases are is read from files that calls cannot write, so it is found with what they may.
+            if databases.is_none() && sources.inherited.is_none() {
+                let found = find_databases(held, &effective, &registry);
+                registry.require_databases(&found, held.profile(), variables);
+                databases = Some(found);
+                continue;
+            }
+            return Ok(Self { sources, registry, skills, beside, effective, databases, warnings });
         }
     }
 
@@ -80,6 +91,11 @@ impl BelievedTools {
 
     pub(super) fn effective(&self) -> &EffectiveSet {
         &self.effective
+    }
+
+    /// Databases that they query, if they were found with them.
+    pub(super) fn databases(&self) -> Option<&Databases> {
+        self.databases.as_ref()
     }
 
     /// Where these rights lead out of what bounds the session.
@@ -135,6 +151,15 @@ impl Sources {
     }
 }
 
+/// Databases of tools that query some, where calls with these rights cannot say which there are.
+fn find_databases(held: &HeldRoots, effective: &EffectiveSet, registry: &Registry) -> Databases {
+    if registry.dialects().next().is_none() {
+        return Databases::default();
+    }
+    let (written, asked) = (compile::written(effective), effective.asked_for());
+    Databases::of_session(registry.dialects(), &Changeable::of(held.host(), held.held(), &written, &asked))
+}
+
 /// The variables that a manifest's credentials are read from.
 fn secret_variables(manifest: &Manifest) -> Vec<String> {
     let variable = |credential: &Credential| match &credential.from {
@@ -172,37 +197,47 @@ pub(in crate::session) fn effective(
     registry: &Registry,
     variables: &Variables,
 ) -> Result<(EffectiveSet, Vec<Warning>), OpenError> {
-    let asked: Vec<(Source, RequirementSet)> = registry
+    let asked: Vec<(&Tool, Source, RequirementSet)> = registry
         .tools()
-        .filter_map(|tool| Some((Source::Tool(tool.name.clone()), what_counts(spec, &tool.requires)?)))
+        .filter_map(|tool| Some((tool, Source::Tool(tool.name.clone()), what_counts(spec, tool)?)))
         .collect();
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
     contributions.extend(spec.requires.iter().map(|(source, set)| Contribution::from_source(source, set)));
     let named = contributions.len();
-    contributions.extend(asked.iter().map(|(source, set)| Contribution::from_source(source, set)));
+    contributions.extend(asked.iter().map(|(tool, source, set)| tool.asks(source, set)));
     let declared = Declared::union(&contributions, variables, &[])?;
     let effective = narrow(&declared, bounds);
-    let warnings = match &spec.manifest {
-        Some(manifest) if spec.tools && !manifest.requires.is_empty() => {
-            warnings(spec, manifest, &effective, &Declared::union(&contributions[..named], variables, &[])?)
-        }
-        Some(_) | None => Vec::new(),
-    };
+    let mut warnings: Vec<Warning> = Warning::flags_bounded(&effective).collect();
+    if let Some(manifest) = spec.manifest.as_ref().filter(|manifest| spec.tools && !manifest.requires.is_empty()) {
+        let named = Declared::union(&contributions[..named], variables, &[])?;
+        warnings.extend(self::warnings(spec, manifest, &effective, &named));
+    }
     Ok((effective, warnings))
 }
 
 /// Part of a tool's requirements that counts. Without tools a manifest that names no path still means the place that
-/// its tools would work in: for a program that the host starts there is no other.
-fn what_counts(spec: &SessionSpec, requires: &RequirementSet) -> Option<RequirementSet> {
-    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
+/// its tools would work in, for a program that the host starts there is no other; and one that names no program, those that a
+/// shell of it could start. What is typed is added, but for programs, which bound as well.
+fn what_counts(spec: &SessionSpec, tool: &Tool) -> Option<RequirementSet> {
+    let requires = &tool.requires;
     if spec.tools {
         return Some(requires.clone());
     }
-    let manifest = spec.manifest.as_ref()?;
-    let named = names_paths(&manifest.requires) || spec.requires.iter().any(|(_, set)| names_paths(set));
-    (!named).then(|| RequirementSet { fs: requires.fs.clone(), ..RequirementSet::default() })
+    let named = &spec.manifest.as_ref()?.requires;
+    let mut counts = RequirementSet::default();
+    if named.fs.read.is_empty() && named.fs.write.is_empty() {
+        counts.fs.clone_from(&requires.fs);
+    }
+    let names_programs = !named.shell.is_empty() || spec.requires.iter().any(|(_, set)| !set.shell.is_empty());
+    if tool.own_name() == SHELL && !names_programs {
+        counts.shell.clone_from(&requires.shell);
+    }
+    (!tool.is_alone()).then_some(counts)
 }
+
+/// The tool whose programs a host starts as well.
+const SHELL: &str = "bash";
 
 /// A manifest that names paths or programs may have been written when that left the tools' own requirements out.
 fn warnings(spec: &SessionSpec, manifest: &Manifest, effective: &EffectiveSet, named: &Declared) -> Vec<Warning> {

@@ -104,7 +104,10 @@ impl JudgedRights {
             ancestry.env = env.clone();
             ancestry.credentials = Arc::clone(&credentials);
         }
-        let databases = Databases::of_session(tools.registry().dialects(), &changeable);
+        let databases = match tools.databases() {
+            Some(databases) => databases.clone(),
+            None => Databases::of_session(tools.registry().dialects(), &changeable),
+        };
         let bounds = Bounds::of(&limits, host::memory());
         Ok(Self {
             held,

@@ -7,6 +7,7 @@
 mod barred;
 mod believed;
 mod bound;
+mod examined;
 mod judged;
 mod policy_files;
 mod recorded;
@@ -24,6 +25,7 @@ pub(super) use self::barred::Barred;
 use self::believed::BelievedTools;
 pub(super) use self::believed::effective;
 use self::bound::{BoundPlan, ConfinedSession};
+pub use self::examined::{Examined, MissingPlace};
 use self::judged::JudgedRights;
 use self::recorded::RecordedRights;
 use self::roots::HeldRoots;
