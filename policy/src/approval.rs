@@ -1,4 +1,4 @@
-//! What people have said "always" to, and what each covers (S1-13 to S1-19).
+//! Approvals: effects that people have said "always" to (S1-13 to S1-19).
 
 use std::fmt;
 

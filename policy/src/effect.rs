@@ -214,6 +214,9 @@ pub struct ServedRequest {
     pub tool: String,
     /// Its arguments.
     pub arguments: serde_json::Value,
+    /// The key that the tool derives from the arguments and from what it was defined as: a tool that is defined anew is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The request in words, if the tool can say it: rules compare that in place of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,

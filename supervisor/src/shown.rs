@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn e8_another_tool_is_shown_with_all_its_arguments() {
         let arguments = json!({ "command": "true", "target": "production", "working_dir": "/w" });
-        let request = ServedRequest { tool: "deploy".into(), arguments: arguments.clone(), words: None };
+        let request = ServedRequest { tool: "deploy".into(), arguments: arguments.clone(), key: None, words: None };
         let mut asked = Question::new("deploy", "execute", arguments);
         asked.effects = vec![ShownEffect::new(&Effect::Serves(request))];
         let text = question(&asked, 200);

@@ -101,7 +101,8 @@ mod tests {
         assert!(covers("write:.", "write", &Act::File(&file)) && !covers("write:.", "write", &Act::File(&below)));
         assert!(covers("write:src*", "write", &Act::File(&below)) && !covers("write:src*", "write", &Act::File(&file)));
         assert!(covers("web_fetch:a.com", "web_fetch", &Act::Host("a.com", 443)));
-        let request = |value: u32| ServedRequest { tool: String::new(), arguments: value.into(), words: None };
+        let request =
+            |value: u32| ServedRequest { tool: String::new(), arguments: value.into(), key: None, words: None };
         let covers_issue = |entry: &str, number| covers(entry, "mcp:hub:issue", &Act::Request(&request(number)));
         assert!(covers_issue("mcp:hub:issue:42", 42) && !covers_issue("mcp:hub:issue:42", 43));
         assert!(covers_issue("mcp:hub:issue", 43));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::path::{HostPath, normalize};
 use crate::shell::input::{Input, InputUse, executes};
-use crate::shell::programs::{self, Forms};
+use crate::shell::programs::{self, CommandForms};
 use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, Started};
 use crate::shell::{LINE_MAX, Line, Piece, Redirect, Word, plain, reading};
 use crate::watchdog::words;
@@ -43,7 +43,7 @@ pub struct CommandPart {
     /// True if it does nothing but hand lines to a shell that were read in full, so that their parts say what it does.
     hands_on: bool,
     /// Other spellings of it, if it is a program with subcommands.
-    forms: Arc<Forms>,
+    forms: Arc<CommandForms>,
 }
 
 /// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.

@@ -411,7 +411,7 @@ pub struct Wildcard {
     given: Option<Box<Given>>,
 }
 
-/// What a pattern means of commands that say the same in other words.
+/// Meaning of a pattern for commands that say the same in other words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OtherWords {
     /// The pattern with the own names of a program and its subcommand, for the forms of a command.
@@ -421,7 +421,7 @@ struct OtherWords {
 }
 
 impl OtherWords {
-    /// What a pattern means, and the name that all such commands have; `None` if there are no others.
+    /// Meaning of a pattern, and the name that all such commands have; `None` if there are no others.
     fn of(pattern: &str) -> Option<(Self, String)> {
         let name = pattern.split(' ').next().unwrap_or_default();
         let own = programs::canonical_name(name);

@@ -25,7 +25,7 @@ pub(crate) fn effect(kind: EffectKind) -> &'static Effect {
         EffectKind::Asks => Effect::Asks,
         EffectKind::Notes => Effect::Notes(text()),
         EffectKind::Serves => {
-            Effect::Serves(ServedRequest { tool: text(), arguments: serde_json::Value::Null, words: None })
+            Effect::Serves(ServedRequest { tool: text(), arguments: serde_json::Value::Null, key: None, words: None })
         }
         EffectKind::UsesSecrets => Effect::Uses("secrets.has".to_owned()),
         EffectKind::Sends => Effect::Uses("stream.send".to_owned()),

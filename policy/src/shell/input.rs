@@ -3,7 +3,7 @@
 //! `bash <<< 'git push'`, `echo git push | sh` and `sh <<E` start what is in the text, as `bash -c` does. So the text is a line
 //! that the shell starts. A program with a language of its own (`python3 - <<E`) executes the text too, but nothing here reads it.
 
-use super::starts::{HOLE, KnownWord, base, is_shell};
+use super::known::{HOLE, KnownWord, base, is_shell};
 use super::{Line, Nest, Piece, Simple, Word};
 
 /// Most commands through which a text is followed (`echo x | cat | tee log | sh`).

@@ -8,6 +8,7 @@
 //! asks [`Line::understood`] first, which gives the commands only if there are no others.
 
 pub mod input;
+mod known;
 pub(crate) mod options;
 pub mod plain;
 pub(crate) mod programs;

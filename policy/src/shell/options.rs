@@ -4,8 +4,8 @@
 //! `curl --data=x URL`. So the options of a pattern that denies or asks may stand anywhere, split or joined, by their letters or by
 //! their names. Which letter is which name is a table; an option that is not in it is met only as it is written.
 
+use super::known::{HOLE, KnownWord, base};
 use super::programs::{canonical, canonical_name};
-use super::starts::{HOLE, KnownWord, base};
 
 /// Longest command that is looked into, words: a longer one is taken to have every option.
 const WORDS_MAX: usize = 2048;
@@ -17,7 +17,7 @@ struct Opt {
     long: &'static [&'static str],
     /// True if it takes a value.
     valued: bool,
-    /// What an operand begins with that does the same (`git push origin +main`).
+    /// Beginning of an operand that does the same (`git push origin +main`).
     operand: &'static str,
 }
 
@@ -215,7 +215,7 @@ fn row_of(words: &[&str]) -> Option<usize> {
 }
 
 /// An option of a command, as it is used.
-struct Used<'a> {
+struct UsedOption<'a> {
     text: &'a str,
     known: Vec<usize>,
     value: Option<&'a str>,
@@ -223,8 +223,8 @@ struct Used<'a> {
 
 /// Options and operands of a command.
 #[derive(Default)]
-struct Read<'a> {
-    used: Vec<Used<'a>>,
+struct ReadWords<'a> {
+    used: Vec<UsedOption<'a>>,
     operands: Vec<&'a str>,
     /// There may be any others.
     open: bool,
@@ -329,7 +329,7 @@ impl Required {
         self.value.is_none() && !self.open && self.known.iter().any(|at| TABLE[row].options[*at].valued)
     }
 
-    fn is_met_by(&self, used: &Used<'_>, value: &dyn Fn(&str, &str) -> bool) -> bool {
+    fn is_met_by(&self, used: &UsedOption<'_>, value: &dyn Fn(&str, &str) -> bool) -> bool {
         let is_known = self.known.iter().any(|at| used.known.contains(at));
         let by_text = self.known.is_empty() || self.text.starts_with("--");
         let is_written = by_text && (used.text == self.text || (self.open && used.text.starts_with(&self.text)));
@@ -342,7 +342,7 @@ impl Required {
     }
 
     /// True if an operand does what the option does.
-    fn is_an_operand(&self, read: &Read<'_>, row: Option<usize>) -> bool {
+    fn is_an_operand(&self, read: &ReadWords<'_>, row: Option<usize>) -> bool {
         let Some(row) = row else { return false };
         let begins = |at: &usize| {
             let operand = TABLE[row].options[*at].operand;
@@ -357,10 +357,10 @@ fn indices(options: &[Opt], is: impl Fn(&Opt) -> bool) -> Vec<usize> {
 }
 
 /// Takes a command's words apart.
-fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> Read<'a> {
+fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> ReadWords<'a> {
     let row = row.map(|row| &TABLE[row]);
     let options = row.map_or(&[][..], |row| row.options);
-    let mut read = Read::default();
+    let mut read = ReadWords::default();
     let mut ended = false;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -398,7 +398,7 @@ fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> Read<'a> {
 }
 
 /// Notes an option by its name, or by a beginning of it; true if the next word is its value.
-fn long_option<'a>(read: &mut Read<'a>, text: &'a str, long: &'a str, options: &[Opt]) -> bool {
+fn long_option<'a>(read: &mut ReadWords<'a>, text: &'a str, long: &'a str, options: &[Opt]) -> bool {
     let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
     let exact = indices(options, |option| option.long.contains(&name));
     let known = match exact.is_empty() {
@@ -407,14 +407,14 @@ fn long_option<'a>(read: &mut Read<'a>, text: &'a str, long: &'a str, options: &
         false => exact,
     };
     let takes = value.is_none() && !known.is_empty() && known.iter().all(|at| options[*at].valued);
-    read.used.push(Used { text: text.split('=').next().unwrap_or(text), known, value });
+    read.used.push(UsedOption { text: text.split('=').next().unwrap_or(text), known, value });
     takes
 }
 
 /// Notes the options of a word of letters; true if the next word is the last one's value.
-fn letters<'a>(read: &mut Read<'a>, text: &'a str, row: Option<&Options>) -> bool {
+fn letters<'a>(read: &mut ReadWords<'a>, text: &'a str, row: Option<&Options>) -> bool {
     // Also as it is written: `-delete` is one for some programs.
-    read.used.push(Used { text: text.split('=').next().unwrap_or(text), known: Vec::new(), value: None });
+    read.used.push(UsedOption { text: text.split('=').next().unwrap_or(text), known: Vec::new(), value: None });
     let Some(row) = row else { return false };
     for (at, letter) in text.char_indices().skip(1) {
         let known = match letter {
@@ -424,7 +424,7 @@ fn letters<'a>(read: &mut Read<'a>, text: &'a str, row: Option<&Options>) -> boo
         let takes = row.valued.contains(letter) || known.iter().any(|at| row.options[*at].valued);
         let rest = &text[at + letter.len_utf8()..];
         let value = (takes && !rest.is_empty() && letter != HOLE).then_some(rest);
-        read.used.push(Used { text: &text[at..at + letter.len_utf8()], known, value });
+        read.used.push(UsedOption { text: &text[at..at + letter.len_utf8()], known, value });
         if takes && letter != HOLE {
             return rest.is_empty();
         }

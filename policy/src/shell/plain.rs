@@ -194,7 +194,7 @@ fn is_text(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What dash reads as bash does.
+    /// Lines that dash reads as bash does.
     #[test]
     fn what_only_bash_knows_is_not_portable() {
         for line in [

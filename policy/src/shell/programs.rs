@@ -1,12 +1,12 @@
 //! Programs with subcommands: where the subcommand stands, and by which other names it goes (G7).
 //!
 //! `git -C . push` and `git --no-pager push` are pushes, `npm publi` publishes, and `docker container run` is `docker run`. A rule
-//! that denies or asks is about a command however it is spelled; so each spelling has the [`Forms`] without what stands before the
+//! that denies or asks is about a command however it is spelled; so each spelling has the [`CommandForms`] without what stands before the
 //! subcommand. An option that is not known may take a value or not, and then there are two.
 
 use std::collections::BTreeSet;
 
-use super::starts::{HOLE, KnownWord, base};
+use super::known::{HOLE, KnownWord, base};
 
 /// Most places at which a subcommand is looked for, and most forms of one command.
 const FORMS_MAX: usize = 32;
@@ -440,7 +440,7 @@ const NPM_SYNONYMS: &[(&str, &str)] = &[
 
 /// Other spellings of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Forms {
+pub(crate) struct CommandForms {
     /// Commands that it may be, with the program's and the subcommand's own names and without what stands before the subcommand.
     pub(crate) meant: Vec<Vec<KnownWord>>,
     /// The command that it certainly is, if that can be said in other words.
@@ -460,16 +460,16 @@ pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
 }
 
 /// Other spellings of a command. None for a program that is not known.
-pub(crate) fn forms(words: &[KnownWord]) -> Forms {
-    let Some((first, args)) = words.split_first() else { return Forms::default() };
-    let Some(name) = first.fixed().map(base) else { return Forms::default() };
+pub(crate) fn forms(words: &[KnownWord]) -> CommandForms {
+    let Some((first, args)) = words.split_first() else { return CommandForms::default() };
+    let Some(name) = first.fixed().map(base) else { return CommandForms::default() };
     // `python3 -m pip install` and `git-push`, by whatever path.
     if let Some(inner) = module(name, args).or_else(|| joined_name(name, args)) {
         let mut meant = forms(&inner).meant;
         meant.push(inner);
-        return Forms { meant, same: None };
+        return CommandForms { meant, same: None };
     }
-    let Some(program) = program(name) else { return Forms::default() };
+    let Some(program) = program(name) else { return CommandForms::default() };
     let own = program.names[0];
     let mut meant: Vec<Vec<KnownWord>> = Vec::new();
     for at in subcommands(program, args) {
@@ -480,7 +480,7 @@ pub(crate) fn forms(words: &[KnownWord]) -> Forms {
             }
         }
     }
-    Forms { meant, same: same(program, first, args) }
+    CommandForms { meant, same: same(program, first, args) }
 }
 
 /// `python -m MODULE …`, as a command of that name.
@@ -714,7 +714,7 @@ mod tests {
         assert!(meant(&format!("git {}push", "--x ".repeat(5_000))).len() <= FORMS_MAX);
     }
 
-    /// What allows leaves out harmless options and no others.
+    /// A rule that allows leaves out harmless options and no others.
     #[test]
     fn only_harmless_options_are_left_out() {
         let same = |line: &str| {

@@ -1,7 +1,8 @@
 //! Programs with a way of their own to start others, which no row of a table says.
 
+use super::known::{HOLE, KnownWord};
 use super::programs;
-use super::starts::{CommandStart, HOLE, KnownWord, any_word, behind, joined, moved};
+use super::starts::{CommandStart, any_word, behind, joined, moved};
 
 /// Settings of git's that are command lines, without what may stand between (`filter.NAME.clean`).
 const GIT_LINES: &[(&str, &str)] = &[
@@ -96,7 +97,7 @@ pub(super) fn git(args: &[KnownWord]) -> Vec<CommandStart> {
     found
 }
 
-/// What a setting has git start. An alias is another command of git's, or a line.
+/// Program that a setting has git start. An alias is another command of git's, or a line.
 fn set_line((key, value): (&str, &str), at: usize) -> Option<CommandStart> {
     let key = key.to_ascii_lowercase();
     if key.contains(HOLE) {

@@ -7,87 +7,14 @@
 use std::sync::Arc;
 
 use super::input::Input;
-use super::wrappers::{self, Rest, Wrapper};
-use super::{Piece, Word, programs, starters};
-
-/// Stands in a text for what is not known before it runs. No command line holds a NUL.
-pub const HOLE: char = '\0';
+pub use super::known::{HOLE, KnownWord, base, is_assignment, is_shell};
+pub(crate) use super::known::{assigned, is_name};
+use super::wrappers::{self, WrappedRest, Wrapper};
+use super::{programs, starters};
 
 /// Most words of a command whose wrapper is not understood, and most commands in each other: beyond it anything may start.
 const WORDS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
-
-/// A word as far as it is known.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KnownWord {
-    /// With a [`HOLE`] for each part that is made when it runs.
-    pub text: String,
-    /// It may become none, or more words than this one.
-    pub several: bool,
-}
-
-impl KnownWord {
-    /// A word that is known.
-    pub fn known(text: impl Into<String>) -> Self {
-        Self { text: text.into(), several: false }
-    }
-
-    /// Anything at all.
-    #[must_use]
-    pub fn anything() -> Self {
-        Self { text: HOLE.to_string(), several: true }
-    }
-
-    /// Its text, if all of it is known.
-    #[must_use]
-    pub fn fixed(&self) -> Option<&str> {
-        (!self.several && !self.text.contains(HOLE)).then_some(self.text.as_str())
-    }
-
-    /// Text of a word that bash's grammar did not read: what expands in it is not known. Its quotes are gone, so that a
-    /// glob or a brace may be one.
-    #[must_use]
-    pub fn unparsed(word: &str) -> Self {
-        match first_expansion(word) {
-            Some(at) => Self { text: format!("{}{HOLE}", &word[..at]), several: true },
-            None => Self::known(word),
-        }
-    }
-}
-
-/// Where bash may begin to make something else of a word.
-fn first_expansion(word: &str) -> Option<usize> {
-    // These are names of commands.
-    if matches!(word, "[" | "[[") {
-        return None;
-    }
-    let tilde = word.starts_with('~').then_some(0);
-    // `{}` and `{x}` stay as they are.
-    let brace = word.find('{').filter(|at| word[*at..].contains(',') || word[*at..].contains(".."));
-    tilde.into_iter().chain(brace).chain(word.find(['$', '`', '*', '?', '['])).min()
-}
-
-impl From<&Word> for KnownWord {
-    fn from(word: &Word) -> Self {
-        let pieces = match word {
-            Word::Static(text) => return Self::known(text.replace(HOLE, "?")),
-            Word::Dynamic(pieces) => pieces,
-        };
-        let text = |piece: &Piece| match piece {
-            Piece::Text(text) => text.replace(HOLE, "?"),
-            Piece::Variable { .. }
-            | Piece::Output { .. }
-            | Piece::Pipe
-            | Piece::Home
-            | Piece::Tilde
-            | Piece::Number
-            | Piece::Glob(_)
-            | Piece::Braces => HOLE.to_string(),
-        };
-        let names = pieces.iter().any(|piece| matches!(piece, Piece::Glob(_) | Piece::Braces));
-        Self { text: pieces.iter().map(text).collect(), several: names || word.may_split() }
-    }
-}
 
 /// One thing that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +90,9 @@ fn moves(words: &[KnownWord], at: usize) -> bool {
 fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
     let Some(text) = word.fixed() else { return !word.several && assigned(&word.text).is_some() };
     let (letters, long) = wrapper.places;
-    if matches!(wrapper.rest, Rest::CommandOrLine | Rest::LineBehindOption) && matches!(text, "-c" | "--command") {
+    if matches!(wrapper.rest, WrappedRest::CommandOrLine | WrappedRest::LineBehindOption)
+        && matches!(text, "-c" | "--command")
+    {
         return true;
     }
     match text.strip_prefix('-') {
@@ -178,52 +107,9 @@ fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
     }
 }
 
-/// A path's last name.
-#[must_use]
-pub fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// True if a program reads a line as a shell does, behind `-c`.
-#[must_use]
-pub fn is_shell(name: &str) -> bool {
-    matches!(
-        name,
-        "sh" | "bash"
-            | "rbash"
-            | "dash"
-            | "ash"
-            | "zsh"
-            | "ksh"
-            | "mksh"
-            | "fish"
-            | "csh"
-            | "tcsh"
-            | "yash"
-            | "posh"
-            | "oksh"
-            | "loksh"
-            | "lksh"
-            | "hush"
-            | "osh"
-            | "ysh"
-            | "nu"
-            | "elvish"
-            | "xonsh"
-            | "pwsh"
-            | "powershell"
-    )
-}
-
 /// True if a shell reads a plain line ([`super::plain`]) as bash does. Others have other words, or evaluate their arguments.
 fn is_bournes(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash")
-}
-
-/// `NAME=value`, as a word before a command.
-#[must_use]
-pub fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(left, _)| is_name(left))
 }
 
 /// Starts of a command, one step deep.
@@ -378,23 +264,9 @@ impl Set {
     }
 }
 
-/// `NAME=value` and `NAME+=value`.
-pub(crate) fn assigned(word: &str) -> Option<(&str, &str)> {
-    let (name, value) = word.split_once('=')?;
-    let name = name.strip_suffix('+').unwrap_or(name);
-    is_name(name).then_some((name, value))
-}
-
 /// True if a word is an assignment whose name is not known.
 fn may_assign(word: &KnownWord) -> bool {
     word.several || word.text.split('=').next().is_some_and(|name| name.contains(HOLE))
-}
-
-/// A variable's name.
-pub(crate) fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// How many words in front say that no options follow.
@@ -617,10 +489,10 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
         };
         if text == "--" {
             at += 1;
-            rest = if rest == Rest::BehindDashes { Rest::Command } else { rest };
+            rest = if rest == WrappedRest::BehindDashes { WrappedRest::Command } else { rest };
             break;
         }
-        if own == 0 && matches!(rest, Rest::CommandOrLine | Rest::LineBehindOption) && at > 0 {
+        if own == 0 && matches!(rest, WrappedRest::CommandOrLine | WrappedRest::LineBehindOption) && at > 0 {
             break;
         }
         match option(wrapper, text) {
@@ -629,15 +501,19 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
             Option_::Takes(words) => {
                 starts_nothing |= chooses(wrapper.nothing, text);
                 if wrapper.line_if.chars().any(|letter| has_letter(text, letter)) {
-                    rest = Rest::Line;
+                    rest = WrappedRest::Line;
                 } else if chooses(wrapper.command_if, text) {
-                    rest = Rest::Command;
+                    rest = WrappedRest::Command;
                 }
                 at += words;
             }
             Option_::Line(words) => {
                 lines.extend(line_of_option(wrapper, args, at));
-                rest = if matches!(rest, Rest::BehindDashes | Rest::Lines) { rest } else { Rest::Nothing };
+                rest = if matches!(rest, WrappedRest::BehindDashes | WrappedRest::Lines) {
+                    rest
+                } else {
+                    WrappedRest::Nothing
+                };
                 at += words;
             }
             Option_::Unknown => return any_word(args),
@@ -646,7 +522,7 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
             Option_::None if own > 0 && !(wrapper.is_own)(text) => return any_word(args),
             Option_::None if own > 0 => (own, at) = (own - 1, at + 1),
             // What is no command may have options behind it.
-            Option_::None if matches!(rest, Rest::Nothing | Rest::BehindDashes) => at += 1,
+            Option_::None if matches!(rest, WrappedRest::Nothing | WrappedRest::BehindDashes) => at += 1,
             Option_::None => break,
         }
     }
@@ -672,37 +548,37 @@ fn line_of_option(wrapper: &Wrapper, args: &[KnownWord], at: usize) -> Option<Co
     }
 }
 
-/// What a wrapper starts by the words behind its own.
-fn of_rest(rest: Rest, args: &[KnownWord], at: usize) -> Vec<CommandStart> {
+/// Commands that a wrapper starts by the words behind its own.
+fn of_rest(rest: WrappedRest, args: &[KnownWord], at: usize) -> Vec<CommandStart> {
     let words = args.get(at..).unwrap_or_default();
     let is_c = words.first().and_then(KnownWord::fixed).is_some_and(|word| matches!(word, "-c" | "--command"));
     match rest {
-        Rest::Command => behind(args, at),
-        Rest::Package => packaged(args, at),
-        Rest::Line => joined(words, at + 1),
-        Rest::Lines => {
+        WrappedRest::Command => behind(args, at),
+        WrappedRest::Package => packaged(args, at),
+        WrappedRest::Line => joined(words, at + 1),
+        WrappedRest::Lines => {
             let line =
                 |(behind, word): (usize, &KnownWord)| CommandStart::Line { text: word.clone(), at: at + behind + 1 };
             words.iter().enumerate().map(line).collect()
         }
-        Rest::CommandOrLine | Rest::LineBehindOption if is_c => {
+        WrappedRest::CommandOrLine | WrappedRest::LineBehindOption if is_c => {
             words.get(1).map(|line| CommandStart::Line { text: line.clone(), at: at + 2 }).into_iter().collect()
         }
         // `-cLINE`, and what else is not known.
-        Rest::CommandOrLine | Rest::LineBehindOption
+        WrappedRest::CommandOrLine | WrappedRest::LineBehindOption
             if words.first().is_some_and(|word| word.text.starts_with(['-', HOLE])) =>
         {
             any_word(args).into_iter().chain(value_of(args, 'c')).collect()
         }
-        Rest::CommandOrLine => behind(args, at),
-        Rest::LineBehindOption => {
+        WrappedRest::CommandOrLine => behind(args, at),
+        WrappedRest::LineBehindOption => {
             words.first().map(|line| CommandStart::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
         }
-        Rest::BehindDashes => {
+        WrappedRest::BehindDashes => {
             let dashes = args.iter().position(|arg| arg.fixed() == Some("--"));
             dashes.map_or_else(Vec::new, |dashes| behind(args, dashes + 1))
         }
-        Rest::Nothing => Vec::new(),
+        WrappedRest::Nothing => Vec::new(),
     }
 }
 

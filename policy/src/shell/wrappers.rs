@@ -5,7 +5,7 @@
 
 /// The reading of what stands behind a wrapper's options and its own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum WrappedRest {
     /// A command and its arguments.
     Command,
     /// A package that is fetched if need be, whose command has its name: `npx eslint@9 x`.
@@ -59,7 +59,7 @@ pub(super) struct Wrapper {
     /// True if each option is one word, whatever its name is.
     pub(super) is_one_word: bool,
     /// How the rest is read.
-    pub(super) rest: Rest,
+    pub(super) rest: WrappedRest,
 }
 
 pub(super) const PLAIN: Wrapper = Wrapper {
@@ -79,7 +79,7 @@ pub(super) const PLAIN: Wrapper = Wrapper {
     assigns: false,
     moves: false,
     is_one_word: false,
-    rest: Rest::Command,
+    rest: WrappedRest::Command,
 };
 
 #[rustfmt::skip]
@@ -108,7 +108,7 @@ const NPX: Wrapper = Wrapper {
     long_valued: &["package", "workspace", "prefix", "cache", "registry", "userconfig", "shell", "loglevel", "node-options"],
     lines: ("c", &["call"]),
     places: ("C", &["prefix", "workspace", "workspaces"]),
-    rest: Rest::Package,
+    rest: WrappedRest::Package,
     ..PLAIN
 };
 
@@ -186,7 +186,7 @@ const WRAPPERS: &[Wrapper] = &[
         flags: "sxenouFv", valued: "wE",
         long: &["shared", "exclusive", "unlock", "nonblock", "nb", "close", "no-fork", "verbose"],
         long_valued: &["wait", "timeout", "conflict-exit-code"],
-        own: 1, rest: Rest::CommandOrLine,
+        own: 1, rest: WrappedRest::CommandOrLine,
         ..PLAIN
     },
     Wrapper { names: &["taskset"], flags: "ac", long: &["all-tasks", "cpu-list"], nothing: ("p", &["pid"]), own: 1, ..PLAIN },
@@ -217,13 +217,13 @@ const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper { names: &["logsave"], flags: "asv", own: 1, ..PLAIN },
-    Wrapper { names: &["sg"], own: 1, is_own: |text| text != "-", rest: Rest::LineBehindOption, ..PLAIN },
+    Wrapper { names: &["sg"], own: 1, is_own: |text| text != "-", rest: WrappedRest::LineBehindOption, ..PLAIN },
     Wrapper {
         names: &["script"],
         flags: "aefq", valued: "EIBOTmo", attached: "t",
         long: &["append", "flush", "force", "quiet", "return", "timing"],
         long_valued: &["echo", "log-in", "log-out", "log-io", "log-timing", "logging-format", "output-limit"],
-        lines: ("c", &["command"]), rest: Rest::BehindDashes,
+        lines: ("c", &["command"]), rest: WrappedRest::BehindDashes,
         ..PLAIN
     },
     Wrapper {
@@ -231,7 +231,7 @@ const WRAPPERS: &[Wrapper] = &[
         flags: "bcCefgprtw", valued: "nqs", attached: "d",
         long: &["beep", "color", "no-color", "differences", "errexit", "follow", "chgexit", "precise", "no-rerun", "no-title", "no-wrap"],
         long_valued: &["interval", "equexit", "shotsdir"],
-        command_if: ("x", &["exec"]), rest: Rest::Line,
+        command_if: ("x", &["exec"]), rest: WrappedRest::Line,
         ..PLAIN
     },
     Wrapper { names: &["entr"], flags: "acdnprxz", line_if: "s", ..PLAIN },
@@ -252,7 +252,7 @@ const WRAPPERS: &[Wrapper] = &[
         flags: "qvn", valued: "pwcf",
         long: &["isolated", "offline", "quiet", "verbose", "no-cache", "refresh", "upgrade"],
         long_valued: &["from", "with", "python", "index-url", "with-requirements", "constraints"],
-        rest: Rest::Package,
+        rest: WrappedRest::Package,
         ..PLAIN
     },
     Wrapper {
@@ -263,7 +263,7 @@ const WRAPPERS: &[Wrapper] = &[
         places: ("", &["directory"]),
         ..PLAIN
     },
-    Wrapper { names: &["pipx run"], flags: "qv", long: &["no-cache", "verbose", "quiet"], long_valued: &["spec", "python", "index-url"], rest: Rest::Package, ..PLAIN },
+    Wrapper { names: &["pipx run"], flags: "qv", long: &["no-cache", "verbose", "quiet"], long_valued: &["spec", "python", "index-url"], rest: WrappedRest::Package, ..PLAIN },
     Wrapper { names: &["rustup run"], long: &["install"], own: 1, ..PLAIN },
     Wrapper { names: &["direnv exec", "aws-vault exec"], own: 1, moves: true, ..PLAIN },
     Wrapper {
@@ -272,8 +272,8 @@ const WRAPPERS: &[Wrapper] = &[
         places: ("", &["cwd"]),
         ..PLAIN
     },
-    Wrapper { names: &["mise exec", "mise x", "doppler run", "op run", "chamber exec", "dotenvx run", "fnm exec", "infisical run"], is_one_word: true, moves: true, rest: Rest::BehindDashes, ..PLAIN },
-    Wrapper { names: &["nix-shell"], valued: "pAIE", long: &["pure", "packages"], lines: ("", &["run", "command"]), rest: Rest::Nothing, ..PLAIN },
+    Wrapper { names: &["mise exec", "mise x", "doppler run", "op run", "chamber exec", "dotenvx run", "fnm exec", "infisical run"], is_one_word: true, moves: true, rest: WrappedRest::BehindDashes, ..PLAIN },
+    Wrapper { names: &["nix-shell"], valued: "pAIE", long: &["pure", "packages"], lines: ("", &["run", "command"]), rest: WrappedRest::Nothing, ..PLAIN },
     Wrapper { names: &["setlock"], flags: "nNxX", own: 1, ..PLAIN },
     Wrapper { names: &["envdir", "envuidgid", "setuidgid"], own: 1, ..PLAIN },
     Wrapper { names: &["dumb-init"], flags: "cv", valued: "r", long: &["single-child", "verbose"], long_valued: &["rewrite"], ..PLAIN },
@@ -317,17 +317,17 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["choom"], valued: "n", long_valued: &["adjust"], nothing: ("p", &["pid"]), ..PLAIN },
     Wrapper { names: &["dbus-run-session"], long_valued: &["config-file", "dbus-daemon"], ..PLAIN },
     Wrapper { names: &["systemd-inhibit"], long: &["no-pager", "list"], long_valued: &["what", "who", "why", "mode"], ..PLAIN },
-    Wrapper { names: &["concurrently"], flags: "krs", valued: "ncp", long: &["kill-others", "kill-others-on-fail", "raw"], long_valued: &["names", "prefix", "prefix-colors", "success", "restart-tries"], rest: Rest::Lines, ..PLAIN },
+    Wrapper { names: &["concurrently"], flags: "krs", valued: "ncp", long: &["kill-others", "kill-others-on-fail", "raw"], long_valued: &["names", "prefix", "prefix-colors", "success", "restart-tries"], rest: WrappedRest::Lines, ..PLAIN },
     Wrapper {
         names: &["hyperfine"],
         flags: "iN", valued: "wrmMnuS",
         long: &["show-output", "ignore-failure"],
         long_valued: &["warmup", "runs", "min-runs", "max-runs", "command-name", "export-json", "export-markdown", "export-csv", "shell", "style"],
-        lines: ("psc", &["prepare", "setup", "cleanup", "conclude", "reference"]), rest: Rest::Lines,
+        lines: ("psc", &["prepare", "setup", "cleanup", "conclude", "reference"]), rest: WrappedRest::Lines,
         ..PLAIN
     },
-    Wrapper { names: &["nodemon"], valued: "weid", long_valued: &["watch", "ext", "ignore", "delay"], lines: ("x", &["exec"]), rest: Rest::Nothing, ..PLAIN },
-    Wrapper { names: &["cargo watch"], flags: "cq", valued: "wixd", long_valued: &["watch", "ignore", "exec", "delay"], lines: ("s", &["shell"]), rest: Rest::Nothing, ..PLAIN },
+    Wrapper { names: &["nodemon"], valued: "weid", long_valued: &["watch", "ext", "ignore", "delay"], lines: ("x", &["exec"]), rest: WrappedRest::Nothing, ..PLAIN },
+    Wrapper { names: &["cargo watch"], flags: "cq", valued: "wixd", long_valued: &["watch", "ignore", "exec", "delay"], lines: ("s", &["shell"]), rest: WrappedRest::Nothing, ..PLAIN },
 ];
 
 /// Programs that start one, in a way that is not known here in detail: each of their words may be its name.

@@ -86,7 +86,7 @@ fn is_confirmed(question: &str) -> std::io::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-/// What a session of the project would have. `None`, with a word about it, where that cannot be known now for another reason than a
+/// Rights that a session of the project would have. `None`, with a word about it, where that cannot be known now for another reason than a
 /// mistake of the manifest's.
 fn examined(proposal: &Proposal) -> Result<Option<Examined>, CommandFailure> {
     let project = proposal.project();
@@ -137,7 +137,7 @@ fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "callgate: {}", escaped(text)));
 }
 
-/// What a person is shown of a proposal, and what is compared with it the next time.
+/// Lines that a person is shown of a proposal, and that are compared with it the next time.
 struct ProposalLines {
     asks: Vec<String>,
     in_force: Option<Vec<String>>,
@@ -178,7 +178,7 @@ impl ProposalLines {
         self.changes(out, proposal.before())
     }
 
-    /// What is another than when it was trusted.
+    /// Lines that are not as they were when it was trusted.
     fn changes(&self, out: &mut Vec<u8>, before: Option<&Trusted>) -> std::io::Result<()> {
         let Some(before) = before.filter(|before| !before.shown.is_empty()) else { return Ok(()) };
         let now = self.all();

@@ -355,8 +355,13 @@ impl Session {
         let grant = if runs && self.gate.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.gate.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        let Prepared { effects, work, credentials, secured, mut told, .. } = prepared;
+        let Prepared { mut effects, work, credentials, secured, mut told, .. } = prepared;
         let key = tool.key_of.as_ref().map(|key_of| key_of(&args)).filter(|key| !key.is_empty());
+        for effect in &mut effects.own {
+            if let Effect::Serves(request) = effect {
+                request.key.clone_from(&key);
+            }
+        }
         told.extend(of_surface);
         Ok(Checked { tool, args, effects, key, grant, own, work, timeout, root, credentials, secured, told })
     }

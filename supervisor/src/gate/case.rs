@@ -101,7 +101,7 @@ impl<'a> Case<'a> {
 
     /// More than exactly this call that a person may choose to allow.
     pub(super) fn wider(&self) -> Option<Wider> {
-        if let Some(key) = self.key {
+        if let Some(key) = self.key.filter(|_| self.tool.has_wider_key()) {
             return Some(Wider::Key { text: key.to_owned() });
         }
         match &self.effects.own[..] {

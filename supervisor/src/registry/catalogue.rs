@@ -49,7 +49,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub(crate) fn kinds_of_further() -> Result<BTreeMap<String, EffectKinds>, RegistryError> {
-        Ok(tools()?.into_iter().map(|tool| (tool.name, tool.does)).collect())
+        Ok(tools()?.into_iter().map(|tool| (tool.name.clone(), tool.kinds())).collect())
     }
 
     /// Adds `azure_devops`, for an organization.

@@ -133,7 +133,7 @@ impl Registry {
 
     /// Kinds of the effects of each tool, by the name that rules have for it.
     pub(crate) fn kinds(&self) -> BTreeMap<String, EffectKinds> {
-        self.tools.iter().map(|tool| (tool.rule_name(), tool.does)).collect()
+        self.tools.iter().map(|tool| (tool.rule_name(), tool.kinds())).collect()
     }
 
     /// Keeps only the tools that a profile offers (S4-1): the others are not there, whatever else is said of them (C-7).
@@ -158,7 +158,7 @@ impl Registry {
                 match profile.database {
                     Database::Mutations => tool.subject = Subject::Mutate,
                     Database::Readonly | Database::Off => {
-                        tool.narrowed = (profile.file_write == FileWrite::Off).then_some(Changes::Nothing);
+                        tool.conduct.narrowed = (profile.file_write == FileWrite::Off).then_some(Changes::Nothing);
                     }
                 }
             }

@@ -117,7 +117,7 @@ impl Prepare for Azure {
         }
         azure::place(&self.url, self.project_of(args)).map_err(|why| Self::bad("project", why))?;
         let words = Some(self.key(args));
-        let request = ServedRequest { tool: azure::NAME.to_owned(), arguments: args.clone(), words };
+        let request = ServedRequest { tool: azure::NAME.to_owned(), arguments: args.clone(), key: None, words };
         let FetchHost { host, port, .. } = self.place.clone();
         let effects = Effects::of(Effect::Serves(request)).by(Effect::Connects(HostConnection::new(host, port)));
         let mut told = Map::from_iter([

@@ -57,14 +57,10 @@ pub struct Tool {
     pub limits: Limits,
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
-    /// Kinds of the effects that its calls may have.
-    pub(crate) does: EffectKinds,
-    /// True if what it requires is in force for its own calls alone, and not for the session's programs.
-    alone: bool,
+    /// Effects that its calls may have.
+    pub(super) conduct: ToolConduct,
     /// Name at its server, if it is shown by another name.
     at_server: Option<String>,
-    /// The most that its calls may change, if the session's profile leaves less than the subject says.
-    pub(super) narrowed: Option<Changes>,
     /// Schema that its arguments are compared with, if that is not its own.
     compared: Option<Schema>,
     /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
@@ -79,12 +75,24 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// Effects that a tool's calls may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ToolConduct {
+    /// Kinds of the effects.
+    does: EffectKinds,
+    /// True if what it requires is in force for its own calls alone, and not for the session's programs.
+    requires_alone: bool,
+    /// The most that its calls may change, if the session's profile leaves less than the subject says.
+    pub(super) narrowed: Option<Changes>,
+}
+
 /// Parameters of a tool that takes none.
 const NOTHING: &str = r#"{ "type": "object", "additionalProperties": false }"#;
 
 impl Tool {
     pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
         let does = EffectKinds::of(&[kind_of(&executor)]);
+        let conduct = ToolConduct { does, requires_alone: false, narrowed: None };
         Self {
             name: name.into(),
             origin,
@@ -100,10 +108,8 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
-            does,
-            alone: false,
+            conduct,
             at_server: None,
-            narrowed: None,
             compared: None,
             shows: None,
             shown: None,
@@ -193,17 +199,18 @@ impl Tool {
     /// With what it requires of a session for its own calls: the session's programs do not get it.
     #[must_use]
     pub(crate) fn requires_alone(self, requires: RequirementSet) -> Self {
-        Self { requires, alone: true, ..self }
+        let conduct = ToolConduct { requires_alone: true, ..self.conduct };
+        Self { requires, conduct, ..self }
     }
 
     /// True if what it requires is in force for its own calls alone.
     pub(crate) fn is_alone(&self) -> bool {
-        self.alone
+        self.conduct.requires_alone
     }
 
-    /// What it asks for, of what counts of its requirements.
+    /// Contribution to the session, of those of its requirements that count.
     pub(crate) fn asks<'a>(&'a self, source: &'a Source, counts: &'a RequirementSet) -> Contribution<'a> {
-        if self.alone {
+        if self.conduct.requires_alone {
             Contribution::of_tool_alone(self.own_name(), source, counts)
         } else {
             Contribution::from_source(source, counts)
@@ -213,7 +220,8 @@ impl Tool {
     /// With calls that have effects of these kinds.
     #[must_use]
     pub(crate) fn does(self, kinds: &[EffectKind]) -> Self {
-        Self { does: EffectKinds::of(kinds), ..self }
+        let conduct = ToolConduct { does: EffectKinds::of(kinds), ..self.conduct };
+        Self { conduct, ..self }
     }
 
     /// About this.
@@ -368,7 +376,12 @@ impl Tool {
         let own = &mut prepared.effects.own;
         // Whoever carries it out does what the arguments say, and nobody else knows what that is.
         if let Executor::Host(HostTool::Handler(_)) | Executor::Program(ProgramTool::Declared(_)) = &self.executor {
-            own.push(Effect::Serves(ServedRequest { tool: self.rule_name(), arguments: args.clone(), words: None }));
+            own.push(Effect::Serves(ServedRequest {
+                tool: self.rule_name(),
+                arguments: args.clone(),
+                key: None,
+                words: None,
+            }));
         }
         let without_object = |name: &&String| matches!(name.as_str(), "secrets.has" | "stream.send");
         own.extend(self.requires.capabilities.iter().filter(without_object).cloned().map(Effect::Uses));
@@ -399,6 +412,18 @@ impl Tool {
         self.as_declared().and_then(|declared| declared.template.as_deref())
     }
 
+    /// Kinds of the effects that its calls may have.
+    pub(crate) fn kinds(&self) -> EffectKinds {
+        self.conduct.does
+    }
+
+    /// True if its key stands for more than one call: a server's tool, and a declared one that says nothing of it, have one for each.
+    pub(crate) fn has_wider_key(&self) -> bool {
+        self.key_of.is_some()
+            && !self.is_a_servers()
+            && self.as_declared().is_none_or(|declared| declared.template.is_some())
+    }
+
     /// The file that declares it, if one does.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
@@ -414,7 +439,7 @@ impl Tool {
     /// The most that its calls may change, under the profile of its session.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        self.narrowed.unwrap_or_else(|| self.subject.changes())
+        self.conduct.narrowed.unwrap_or_else(|| self.subject.changes())
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.

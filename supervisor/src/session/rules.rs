@@ -110,7 +110,7 @@ fn refuse_what_never_matches(rules: &RuleSet, spec: &SessionSpec, registry: &Reg
         );
         return Err(never(what, source));
     }
-    let is_used = |capability: Capability| registry.tools().any(|tool| tool.does.meets(capability.kinds()));
+    let is_used = |capability: Capability| registry.tools().any(|tool| tool.kinds().meets(capability.kinds()));
     match rules.capabilities().find(|(capability, _)| !is_used(*capability)) {
         Some((_, source)) => Err(never("no tool of this session uses that capability".to_owned(), source)),
         None => Ok(()),

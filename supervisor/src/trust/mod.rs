@@ -60,7 +60,7 @@ pub struct Trusted {
     pub skills: BTreeMap<String, String>,
     /// When, ISO 8601.
     pub granted_at: String,
-    /// What whoever trusted it was shown, a line each, to compare with what is shown next time.
+    /// Lines that whoever trusted it was shown, to compare with what is shown next time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<String>,
     /// Approvals by people for the project (S1-18, X1-5). It goes with the trust.

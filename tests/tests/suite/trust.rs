@@ -574,7 +574,7 @@ fn e1_e4_no_list_is_believed_that_a_link_leads_to() {
     });
 }
 
-/// What `trust` says of a manifest, on both streams, and how it ended.
+/// Output of `trust` about a manifest, on both streams, and how it ended.
 fn trusts(env: &TestEnv, manifest: &str) -> (i32, String) {
     env.workspace_file("callgate.toml", manifest);
     let ended = callgate(env, &["trust", "."]);

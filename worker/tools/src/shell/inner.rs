@@ -130,7 +130,7 @@ fn g7_what_a_shell_reads_is_a_line() {
     }
 }
 
-/// What a program that executes its input is given is no part of what a wildcard allows; data is.
+/// Input that a program executes is not covered by a wildcard; data is.
 #[test]
 fn what_is_executed_is_named() {
     for (pattern, line) in [
@@ -197,7 +197,7 @@ fn a_path_that_leads_to_a_denied_directory_is_seen() {
     }
 }
 
-/// What the shell does by itself needs no rule; what only looks like it does.
+/// Commands of the shell that do nothing by themselves need no rule; those that only look like them do.
 #[test]
 fn what_needs_no_rule_is_known() {
     let rules = ["wc *", "git log *", "make *"];
