@@ -578,6 +578,65 @@ fn parts(line: &str) -> Vec<CommandPart> {
     commands::parts(&Line { commands: line.split(" ; ").map(command).collect(), ..Line::default() }).unwrap()
 }
 
+/// What a pattern is passed over for, by the letters that it needs, it does not match.
+#[test]
+fn no_rule_is_passed_over_by_its_letters() {
+    let lines = [
+        "git -C . push",
+        "git --no-pager push origin",
+        "rm -r -f x",
+        "npm --prefix x publish",
+        "docker container run x",
+        "time env A=1 ls",
+        "sh -c ls",
+        "curl --data=x y",
+        "./scripts/../x",
+        "PATH=. x",
+    ];
+    let patterns = [
+        "git push *",
+        "rm -rf *",
+        "npm publish *",
+        "docker run *",
+        "ls *",
+        "time *",
+        "curl * -d *",
+        "./x",
+        "read *",
+        "*push*",
+        "PATH=*",
+        "/bin/ls *",
+        "git *",
+        "mapfile *",
+    ];
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    let kinds = EffectKinds::of(&[EffectKind::Runs]);
+    let mut read = parts("read -r x");
+    read.extend(parts_reading("mapfile -t x", "kept"));
+    let acts = lines.iter().flat_map(|line| parts(line)).chain(read).map(Act::Command);
+    let mut matched = 0;
+    for act in acts {
+        for (pattern, action) in patterns.iter().flat_map(|one| [(one, Action::Allow), (one, Action::Deny)]) {
+            let matchers = Matcher::compile(("bash", kinds), (Some(pattern), action), &variables).unwrap();
+            for matcher in matchers.iter().filter(|matcher| matcher.applies(action, &act)) {
+                matched += 1;
+                assert!(Pairs::of(&act).have(matcher.pairs()), "{pattern} {action} {act:?}");
+            }
+        }
+    }
+    assert!(matched > 20, "{matched}");
+}
+
+/// The parts of a command that reads a file.
+fn parts_reading(command: &str, file: &str) -> Vec<CommandPart> {
+    use crate::shell::{Line, Redirect, Simple, Word};
+    let words = command.split(' ').map(|word| Word::Static(word.to_owned())).collect();
+    let target = Some(Word::Static(file.to_owned()));
+    let redirects = vec![Redirect { operator: "<".to_owned(), fd: None, target }];
+    let commands = vec![Simple { words, redirects, ..Simple::default() }];
+    commands::parts(&Line { commands, ..Line::default() }).unwrap()
+}
+
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
     let rule = |(pattern, action): &(&str, Action)| (Rule::new("bash", *action).pattern(*pattern), RuleScope::Manifest);
     let set = RuleSet { mode, ..set(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap() };

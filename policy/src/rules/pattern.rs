@@ -31,8 +31,10 @@ impl Pairs {
     pub(super) fn of(act: &Act<'_>) -> Self {
         match act {
             Act::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
-                let around = command.around().map(|(words, _)| Self::of_bytes(joined(words).as_bytes()));
-                around.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
+                // A pattern is also compared with what starts it, with its other form, and with the command whose input it is.
+                let words = command.around().map(|(words, _)| words).chain(command.same()).chain(command.read_by());
+                let all = words.map(|words| Self::of_bytes(joined(words).as_bytes()));
+                all.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
             }
             Act::File(path) => Self::of_bytes(path.as_bytes()),
             Act::Command(_)
