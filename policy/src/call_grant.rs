@@ -339,7 +339,7 @@ fn host_pattern(host: &Host, port: u16) -> String {
 }
 
 /// The pattern that matches this path and no other.
-fn escaped_pattern(path: &str) -> String {
+pub(crate) fn escaped_pattern(path: &str) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
     path.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

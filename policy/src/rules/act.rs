@@ -1,9 +1,11 @@
 //! Effects as rules compare them: each with its parts.
 
-use crate::effect::{Effect, FileScope, ProgramRun, ServedRequest};
+use crate::call_grant::escaped_pattern;
+use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::shell::starts::HOLE;
 
+use super::LackingRule;
 use super::commands::CommandPart;
 
 /// How an effect belongs to its call.
@@ -63,6 +65,47 @@ impl Act<'_> {
             Self::Request(ServedRequest { arguments, .. }) => Some(format!("the arguments {arguments}")),
             Self::Anything => Some("what a program could do".to_owned()),
         }
+    }
+}
+
+impl Act<'_> {
+    /// The rule that allows just this act of an effect of this kind, of a call of `tool`.
+    pub(super) fn rule(&self, kind: EffectKind, tool: &str) -> LackingRule {
+        let permission = match kind {
+            EffectKind::Shows => "read",
+            EffectKind::Lists => "glob",
+            EffectKind::Writes => "write",
+            EffectKind::Runs => "bash",
+            EffectKind::Connects => "web_fetch",
+            EffectKind::Searches => "web_search",
+            EffectKind::Delegates => "task",
+            EffectKind::UsesSecrets => "secrets.has",
+            EffectKind::Sends => "stream.send",
+            EffectKind::Queries | EffectKind::Asks | EffectKind::Notes | EffectKind::Serves => tool,
+        };
+        // A text with a wildcard or a hole in it would be a pattern for others.
+        let plain = |text: String| (!text.is_empty() && !text.contains(['*', HOLE, '\n'])).then_some(text);
+        let path = |path: &HostPath| path.as_path().to_str().map(escaped_pattern);
+        let pattern = match self {
+            Self::File(file) => path(file),
+            Self::Tree(tree) => path(tree).map(|tree| format!("{}/**", tree.trim_end_matches('/'))),
+            Self::Command(command) => match command.directory().told() {
+                None => plain(command.text().to_owned()),
+                Some(directory) => plain(command.text().to_owned())
+                    .filter(|_| !directory.contains([' ', '\'', '"', '$', '~', '*', '\\', '`']))
+                    .map(|text| format!("cd {directory} && {text}")),
+            },
+            Self::Host(host, port) => plain(format!("{host}:{port}")),
+            Self::Agent(agent, _) => plain((*agent).to_owned()),
+            Self::Request(ServedRequest { words: Some(words), .. }) => plain(words.clone()),
+            Self::Request(_)
+            | Self::Nothing
+            | Self::UnknownCommand
+            | Self::WholeLine
+            | Self::Input(_)
+            | Self::Anything => None,
+        };
+        LackingRule { permission: permission.to_owned(), pattern }
     }
 }
 

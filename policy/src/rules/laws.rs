@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::testing::{call, judge, runs};
 use super::*;
+use crate::effect::ServedRequest;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::path::HostPath;
 
@@ -1263,5 +1264,203 @@ fn what_is_started_elsewhere_is_not_allowed_here() {
         let make = [before, &["make", "test"]].concat();
         assert_eq!(judged("make test", Action::Allow, &make), Action::Allow, "the control: {before:?}");
         assert_eq!(judged(vendored, Action::Deny, &make), Action::Ask, "the control: {before:?}");
+    }
+}
+
+/// Some acts of each kind, each with the kind of its effect.
+fn some_acts() -> Vec<(EffectKind, Act<'static>)> {
+    let leaked = |path: &str| -> &'static HostPath { Box::leak(Box::new(HostPath::from(path))) };
+    let request = |arguments: serde_json::Value| -> Act<'static> {
+        let request = ServedRequest { tool: "mcp:s:t".to_owned(), arguments, key: None, words: None };
+        Act::Request(Box::leak(Box::new(request)))
+    };
+    let mut acts = Vec::new();
+    for path in ["/w/a", "/w/docs/a", "/w/docs/private/key", "/w/secret/x.rs", "/etc/hosts"] {
+        acts.extend(
+            [EffectKind::Shows, EffectKind::Lists, EffectKind::Writes].map(|kind| (kind, Act::File(leaked(path)))),
+        );
+    }
+    acts.extend([EffectKind::Shows, EffectKind::Lists].map(|kind| (kind, Act::Tree(leaked("/w/docs")))));
+    for text in ["git push", "git push origin", "git log", "rm x", "ls", "make test", "git \0"] {
+        acts.push((EffectKind::Runs, Act::Command(CommandPart::of_text(text))));
+    }
+    acts.extend([Act::UnknownCommand, Act::WholeLine, Act::Input("git push\n")].map(|act| (EffectKind::Runs, act)));
+    for (host, port) in [("a.com", 443), ("evil.example", 8443)] {
+        acts.extend([EffectKind::Connects, EffectKind::Searches].map(|kind| (kind, Act::Host(host, port))));
+    }
+    acts.push((EffectKind::Queries, Act::Command(CommandPart::of_statement("SELECT * FROM secrets"))));
+    acts.extend([("reader", "sum up"), ("writer", "git push")].map(|(a, t)| (EffectKind::Delegates, Act::Agent(a, t))));
+    acts.push((EffectKind::Serves, request(serde_json::json!({ "path": "docs/a", "n": 1 }))));
+    acts.push((EffectKind::Serves, request(serde_json::json!({ "path": "secret/x" }))));
+    acts.extend([EffectKind::Asks, EffectKind::Notes, EffectKind::UsesSecrets].map(|kind| (kind, Act::Nothing)));
+    acts
+}
+
+const ALL_PERMISSIONS: [&str; 19] = [
+    "bash",
+    "read",
+    "grep",
+    "glob",
+    "write",
+    "edit",
+    "web_fetch",
+    "web_search",
+    "task",
+    "sqlite",
+    "todo",
+    "deploy",
+    "mcp:s:t",
+    "mcp:*:*",
+    "fs.read",
+    "fs.write",
+    "shell.run",
+    "net.fetch",
+    "*",
+];
+const ALL_PATTERNS: [Option<&str>; 18] = [
+    None,
+    Some("*"),
+    Some("git *"),
+    Some("git push *"),
+    Some("git push"),
+    Some("*push*"),
+    Some("docs/**"),
+    Some("/w/a"),
+    Some("**/key"),
+    Some("*.rs"),
+    Some("a.com"),
+    Some("*.example"),
+    Some("reader"),
+    Some("*secret*"),
+    Some("path=docs/**"),
+    Some("cd docs && make test"),
+    Some(""),
+    Some("git add * && git push"),
+];
+
+fn any_rule() -> impl Strategy<Value = (Rule, RuleScope)> {
+    let action = prop_oneof![Just(Action::Allow), Just(Action::Ask), Just(Action::Deny)];
+    let pattern = prop::sample::select(&ALL_PATTERNS[..]);
+    (prop::sample::select(&ALL_PERMISSIONS[..]), pattern, action, prop::sample::select(&SCOPES[..])).prop_map(
+        |(permission, pattern, action, scope)| {
+            (Rule { pattern: pattern.map(str::to_owned), ..Rule::new(permission, action) }, scope)
+        },
+    )
+}
+
+/// Those of some rules that are accepted, in a set of this mode.
+fn accepted(rules: &[(Rule, RuleScope)], mode: Mode) -> RuleSet {
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    let kinds = |kinds: &[EffectKind]| EffectKinds::of(kinds);
+    let mut set = RuleSet { mode, ..RuleSet::default() };
+    set.tools = [
+        ("sqlite".to_owned(), kinds(&[EffectKind::Queries])),
+        ("todo".to_owned(), kinds(&[EffectKind::Notes])),
+        ("deploy".to_owned(), kinds(&[EffectKind::Serves])),
+    ]
+    .into();
+    for (at, (rule, scope)) in rules.iter().enumerate() {
+        drop(set.add(rule, &RuleSource { scope: *scope, place: at.to_string() }, &variables));
+    }
+    set
+}
+
+/// A call of some tool with some of the acts, the first its own and the others as they are told.
+fn some_call(
+    tool: &'static str,
+    acts: &[(EffectKind, Act<'static>)],
+    standings: &[EffectStanding],
+) -> JudgedCall<'static> {
+    let standing = |at: usize| if at == 0 { EffectStanding::Own } else { standings[at % standings.len()] };
+    let effects = acts.iter().enumerate().map(|(at, (kind, act))| {
+        let mut one = call(tool, *kind, vec![act.clone()]).effects.swap_remove(0);
+        one.standing = standing(at);
+        one
+    });
+    JudgedCall {
+        tool,
+        effects: effects.collect(),
+        reach: vec![Capability::FsRead, Capability::NetFetch],
+        ..JudgedCall::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// S0-51: no rule is accepted that no call can ever match.
+    #[test]
+    fn no_rule_is_accepted_that_cannot_match(rule in any_rule()) {
+        let alone = accepted(std::slice::from_ref(&rule), Mode::Ask);
+        prop_assume!(!alone.is_empty());
+        let tools = ["bash", "sqlite", "todo", "deploy", "mcp:s:t"];
+        // What a pattern matches is found by putting a letter for its stars.
+        let text = rule.0.pattern.as_deref().unwrap_or("x").replace("**", "x").replace('*', "x");
+        let file = HostPath::from(format!("/w/{}", text.trim_start_matches("/w/")));
+        let value = text.strip_prefix("path=").unwrap_or(&text);
+        let arguments = serde_json::json!({ "path": value });
+        let request = ServedRequest { tool: String::new(), arguments, key: None, words: None };
+        let of_pattern = [
+            (EffectKind::Serves, Act::Request(&request)),
+            (EffectKind::Shows, Act::File(&file)),
+            (EffectKind::Lists, Act::File(&file)),
+            (EffectKind::Writes, Act::File(&file)),
+            (EffectKind::Runs, Act::Command(CommandPart::of_text(&text))),
+            (EffectKind::Queries, Act::Command(CommandPart::of_statement(&text))),
+            (EffectKind::Connects, Act::Host(&text, 443)),
+            (EffectKind::Searches, Act::Host(&text, 443)),
+            (EffectKind::Delegates, Act::Agent(&text, "")),
+        ];
+        let matches = some_acts().iter().chain(&of_pattern).any(|(kind, act)| tools.iter().any(|tool| {
+            let decision = judge(&alone, &call(tool, *kind, vec![act.clone()]));
+            matches!(decision.by, DecidedBy::Rule(_))
+        }));
+        // A command in another directory is none of these acts.
+        let is_elsewhere = rule.0.pattern.as_deref().is_some_and(|pattern| pattern.starts_with("cd "));
+        prop_assert!(matches || is_elsewhere, "{:?}", rule.0);
+    }
+
+    /// S0-54, S0-55: a rule that is added and denies or asks lets nothing pass that did not, whatever the mode.
+    #[test]
+    fn a_rule_that_tightens_lets_nothing_more_pass(
+        rules in prop::collection::vec(any_rule(), 0..8),
+        tightens in any_rule().prop_filter("it tightens", |(rule, _)| rule.action != Action::Allow),
+        picked in prop::collection::vec(0..40_usize, 1..4),
+        standings in prop::collection::vec(prop::sample::select(&[EffectStanding::Own, EffectStanding::Implied][..]), 1..3),
+        mode in prop::sample::select(&[Mode::Ask, Mode::AutoEdit, Mode::Yolo][..]),
+    ) {
+        let acts = some_acts();
+        let acts: Vec<_> = picked.iter().map(|at| acts[at % acts.len()].clone()).collect();
+        for tool in ["bash", "sqlite", "deploy", "mcp:s:t"] {
+            let call = some_call(tool, &acts, &standings);
+            let before = judge(&accepted(&rules, mode), &call).action;
+            let with: Vec<_> = rules.iter().cloned().chain([tightens.clone()]).collect();
+            let after = judge(&accepted(&with, mode), &call).action;
+            prop_assert!(after != Action::Allow || before == Action::Allow, "{tool}: {before:?} became {after:?}");
+        }
+    }
+
+    /// X0-25, S0-56: a subagent's rules let nothing pass that its parent's do not, whatever its own say.
+    #[test]
+    fn x0_25_a_child_never_gets_more(
+        rules in prop::collection::vec(any_rule(), 0..8),
+        own in prop::collection::vec(any_rule().prop_filter("it tightens", |(rule, _)| rule.action != Action::Allow), 0..3),
+        picked in prop::collection::vec(0..40_usize, 1..4),
+        mode in prop::sample::select(&[Mode::Ask, Mode::AutoEdit, Mode::Yolo][..]),
+    ) {
+        let parent = accepted(&rules, mode);
+        let mut child = parent.inherited();
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        for (rule, scope) in &own {
+            drop(child.add(rule, &RuleSource { scope: *scope, place: "child".to_owned() }, &variables));
+        }
+        let acts = some_acts();
+        let acts: Vec<_> = picked.iter().map(|at| acts[at % acts.len()].clone()).collect();
+        for tool in ["bash", "sqlite", "deploy", "mcp:s:t"] {
+            let call = some_call(tool, &acts, &[EffectStanding::Own]);
+            let (of_child, of_parent) = (judge(&child, &call).action, judge(&parent, &call).action);
+            prop_assert!(of_child >= of_parent.min(Action::Ask), "{tool}: {of_child:?} of a child, {of_parent:?}");
+            prop_assert!(of_parent != Action::Deny || of_child != Action::Allow);
+        }
     }
 }

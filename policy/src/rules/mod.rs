@@ -185,6 +185,19 @@ pub struct Decision {
     /// Which part of the call decided: a path, a command, a host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub about: Option<String>,
+    /// The rule that would have allowed just this, where no rule decided.
+    #[serde(skip)]
+    pub lacks: Option<LackingRule>,
+}
+
+/// A rule that there is not: one that allows exactly what no rule has decided about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LackingRule {
+    /// Its permission.
+    pub permission: String,
+    /// Its pattern, if its calls have an object that one can name.
+    pub pattern: Option<String>,
 }
 
 /// Facts of a call that rules look at.
@@ -548,7 +561,10 @@ impl RuleSet {
 
     /// By the first of the rules about it that matches.
     fn ruled<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
-        let found = self.first(&is_about, act);
+        // S1-16: in `yolo` nobody is asked, so that rules which ask say nothing. Denials hold (C-7).
+        let is_yolo = self.mode == Mode::Yolo;
+        let counts = |rule: &&Compiled| !(is_yolo && rule.action == Action::Ask);
+        let found = self.about(&is_about, act).filter(counts).find(|rule| rule.matcher.applies(rule.action, act));
         let hides = matches!(act, Act::Command(command) if command.hides());
         let is_exact = found.is_some_and(|rule| rule.matcher.is_exact());
         if hides
@@ -561,13 +577,10 @@ impl RuleSet {
             }
         }
         let rule = found?;
-        // S1-16: nobody is asked. Denials hold (C-7).
-        let by_mode = self.mode == Mode::Yolo && rule.action == Action::Ask;
-        let by = if by_mode { Decider::Other(DecidedBy::Mode { mode: self.mode }) } else { Decider::Rule(&rule.told) };
         // A rule without a pattern is about the call, whatever it names.
         let about = rule.told.rule.pattern.is_some().then_some(act);
-        let action = if by_mode { Action::Allow } else { rule.action };
-        Some(PartJudgement { action, by, about, specificity: Some(rule.matcher.specificity()) })
+        let specificity = Some(rule.matcher.specificity());
+        Some(PartJudgement { action: rule.action, by: Decider::Rule(&rule.told), about, specificity, lacks: None })
     }
 
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
@@ -580,16 +593,20 @@ impl RuleSet {
             return None;
         }
         let by = Decider::Rule(&rule.told);
-        Some(PartJudgement { action: Action::Ask, by, about: Some(act), specificity: Some(rule.matcher.specificity()) })
+        Some(PartJudgement {
+            action: Action::Ask,
+            by,
+            about: Some(act),
+            specificity: Some(rule.matcher.specificity()),
+            lacks: None,
+        })
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
     fn tightened(&self, capability: Capability) -> Option<PartJudgement<'_>> {
-        let rule = self.first(|permission| *permission == Permission::Capability(capability), &Act::Anything)?;
-        let tightens = rule.action == Action::Deny || (rule.action == Action::Ask && self.mode != Mode::Yolo);
-        let specificity = Some(rule.matcher.specificity());
-        let by = Decider::Rule(&rule.told);
-        tightens.then_some(PartJudgement { action: rule.action, by, about: Some(&Act::Anything), specificity })
+        let is_about = |permission: &Permission| *permission == Permission::Capability(capability);
+        let judged = self.ruled(is_about, &Act::Anything)?;
+        (judged.action != Action::Allow).then_some(PartJudgement { about: Some(&Act::Anything), ..judged })
     }
 
     /// Sub-policy to which the rules that let its effects pass narrow a call: what all their grants have in common. So
@@ -636,7 +653,13 @@ impl RuleSet {
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if call.ungated => (Action::Allow, DecidedBy::Tool),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
-        PartJudgement { action, by: Decider::Other(by), about: Some(act), specificity: None }
+        PartJudgement {
+            action,
+            by: Decider::Other(by),
+            about: Some(act),
+            specificity: None,
+            lacks: Some(act.rule(kind, call.tool)),
+        }
     }
 }
 
@@ -647,6 +670,8 @@ struct PartJudgement<'a> {
     about: Option<&'a Act<'a>>,
     /// How much the pattern says by which a rule decided.
     specificity: Option<Specificity>,
+    /// The rule that would have allowed it, if none decided.
+    lacks: Option<LackingRule>,
 }
 
 /// The stricter of two; of equals, the first.
@@ -665,7 +690,7 @@ impl PartJudgement<'_> {
             Decider::Rule(told) => DecidedBy::Rule(told.clone()),
             Decider::Other(by) => by,
         };
-        Decision { action: self.action, by, about: self.about.and_then(Act::told) }
+        Decision { action: self.action, by, about: self.about.and_then(Act::told), lacks: self.lacks }
     }
 }
 
@@ -686,9 +711,20 @@ impl Decision {
             | DecidedBy::Profile
             | DecidedBy::Neutral
             | DecidedBy::Tool
-            | DecidedBy::Default => {
-                format!("add [[rules]] with permission = {tool:?} and action = \"allow\"")
-            }
+            | DecidedBy::Default => match &self.lacks {
+                Some(LackingRule { permission, pattern: Some(pattern) }) => format!(
+                    "add [[rules]] with permission = {permission:?}, pattern = {pattern:?} and action = \"allow\", or a wider pattern"
+                ),
+                // Never all of it: a rule without a pattern would allow any command.
+                Some(LackingRule { permission, pattern: None }) if permission == "bash" => {
+                    "add [[rules]] with permission = \"bash\", a pattern for each of its commands (\"make *\") and action = \"allow\""
+                        .to_owned()
+                }
+                Some(LackingRule { permission, pattern: None }) => {
+                    format!("add [[rules]] with permission = {permission:?} and action = \"allow\"")
+                }
+                None => format!("add [[rules]] with permission = {tool:?} and action = \"allow\""),
+            },
         }
     }
 }

@@ -191,7 +191,11 @@ fn statement(sql: &DatabaseQuery) -> Verdict {
         Dialect::Mysql => ["mysql", "-e"],
     };
     let words = client.into_iter().chain([sql.statement.text.as_str()]).map(str::to_owned);
-    verdict(&[PipedCommand::of(words.collect())])
+    match verdict(&[PipedCommand::of(words.collect())]) {
+        // A profile has said that statements may change something (S4-16): what goes too far is for a person to say.
+        Verdict::Deny(reason) => Verdict::Ask(reason),
+        verdict @ (Verdict::Allow | Verdict::Ask(_)) => verdict,
+    }
 }
 
 /// Verdict on a subject that the rules do not know, or that does more than it says.
