@@ -5,7 +5,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Rights, Scope, Source};
 use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
-use crate::pattern::{Host, HostPattern, PathPattern, ProgramPattern};
+use crate::pattern::{Host, HostPattern, PathPattern, ProgramPattern, escaped_pattern};
 
 use crate::effect::{Effect, Effects, FileScope, HostConnection, ProgramRun};
 
@@ -336,12 +336,6 @@ fn host_pattern(host: &Host, port: u16) -> String {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
         Host::Name(_) | Host::Address(_) => format!("{host}:{port}"),
     }
-}
-
-/// The pattern that matches this path and no other.
-pub(crate) fn escaped_pattern(path: &str) -> String {
-    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
-    path.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// For a shell.

@@ -98,3 +98,9 @@ pub enum PatternError {
     )]
     Programs(String),
 }
+
+/// The pattern that matches this path and no other.
+pub(crate) fn escaped_pattern(path: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
+    path.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}

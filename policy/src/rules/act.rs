@@ -1,11 +1,10 @@
 //! Effects as rules compare them: each with its parts.
 
-use crate::call_grant::escaped_pattern;
 use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
+use crate::pattern::escaped_pattern;
 use crate::shell::starts::HOLE;
 
-use super::LackingRule;
 use super::commands::CommandPart;
 
 /// How an effect belongs to its call.
@@ -17,6 +16,16 @@ pub enum EffectStanding {
     Implied,
     /// A program of the call could do it: rules about the capability that deny or ask apply.
     Reach,
+}
+
+/// A rule that there is not: one that allows exactly what no rule has decided about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LackingRule {
+    /// Its permission.
+    pub permission: String,
+    /// Its pattern, if its calls have an object that one can name.
+    pub pattern: Option<String>,
 }
 
 /// A part of an effect that rules are compared with.

@@ -579,7 +579,7 @@ fn parts(line: &str) -> Vec<CommandPart> {
     commands::parts(&Line { commands: line.split(" ; ").map(command).collect(), ..Line::default() }).unwrap()
 }
 
-/// What a pattern is passed over for, by the letters that it needs, it does not match.
+/// A pattern that is passed over by the letters that it needs does not match.
 #[test]
 fn no_rule_is_passed_over_by_its_letters() {
     let lines = [

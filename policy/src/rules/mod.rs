@@ -31,7 +31,7 @@ use crate::mode::Mode;
 use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
-pub use act::{Act, EffectStanding, JudgedEffect};
+pub use act::{Act, EffectStanding, JudgedEffect, LackingRule};
 pub use allow::AllowEntry;
 pub use commands::CommandPart;
 pub(crate) use pattern::Specificity;
@@ -188,16 +188,6 @@ pub struct Decision {
     /// The rule that would have allowed just this, where no rule decided.
     #[serde(skip)]
     pub lacks: Option<LackingRule>,
-}
-
-/// A rule that there is not: one that allows exactly what no rule has decided about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LackingRule {
-    /// Its permission.
-    pub permission: String,
-    /// Its pattern, if its calls have an object that one can name.
-    pub pattern: Option<String>,
 }
 
 /// Facts of a call that rules look at.
