@@ -259,7 +259,7 @@ impl Gate {
         let judged = self.judged_call(call, &tool);
         let judgement = self.judgement(&judged, &self.people.approvals());
         known.passed.decision = Some(judgement.decision.clone());
-        unless_denied(&judgement.decision, &tool)?;
+        unless_denied(&judgement.decision, (&call.tool.name, &tool))?;
         let sub_policy = call.effects.run().and_then(|_| self.sub_policy(&judged, call.line));
         self.refuse_hosts_past_the_rule(call, &judged)?;
         let (of_program, sub_policy) = self.decide_program_of_agent(call, &judged, sub_policy, known)?;
@@ -320,7 +320,7 @@ impl Gate {
         if passed.as_ref().is_none_or(|passed| passed.action < decision.action) {
             *passed = Some(decision.clone());
         }
-        unless_denied(&decision, judged.tool)?;
+        unless_denied(&decision, (&call.tool.name, judged.tool))?;
         Ok((Some(decision), sub_policy))
     }
 
@@ -363,7 +363,7 @@ impl Gate {
         let effects = vec![JudgedEffect::new(effect, EffectStanding::Own).with(acts)];
         let reach = effective.capabilities_of_programs().collect();
         let call = JudgedCall { tool: PROGRAM, effects, reach, ..JudgedCall::default() };
-        unless_denied(&self.judgement(&call, &Approvals::default()).decision, PROGRAM)
+        unless_denied(&self.judgement(&call, &Approvals::default()).decision, (PROGRAM, PROGRAM))
     }
 
     /// True if what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
@@ -558,11 +558,12 @@ fn approved_scope(
     by_rule.or_else(by_watchdog).map(|scope| scope.name().to_owned())
 }
 
-fn unless_denied(decision: &Decision, tool: &str) -> Result<(), CallError> {
+/// Refuses what a decision denies. A tool has a name for whoever called it, and one for rules.
+fn unless_denied(decision: &Decision, (called, tool): (&str, &str)) -> Result<(), CallError> {
     if decision.action != Action::Deny {
         return Ok(());
     }
-    let asked = decision.about.clone().unwrap_or_else(|| tool.to_owned());
+    let asked = decision.about.clone().unwrap_or_else(|| called.to_owned());
     let denial = Denial::new(Layer::Rule, asked, decision.to_string()).remedy(decision.remedy(tool));
     Err(CallError::Denied(Box::new(denial)))
 }

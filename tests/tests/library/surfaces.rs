@@ -268,6 +268,94 @@ fn c_22_rules_for_the_locked_names_hold_under_each_surface() {
     assert!(compared > 800, "{compared}");
 }
 
+/// Rules that a generator has made, with what it began with.
+struct RuleDice(u64);
+
+impl RuleDice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % below as u64).unwrap()
+    }
+
+    fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.roll(all.len())]
+    }
+
+    /// A manifest's mode and up to five rules.
+    fn rules(&mut self) -> String {
+        const PATHS: [&str; 6] = ["src/**", "secret/**", "**/key", "a", "*.rs", "/etc/**"];
+        const COMMANDS: [&str; 6] = ["git push *", "ls", "git *", "cat *", "*secret*", "rm *"];
+        const HOSTS: [&str; 3] = ["example.org", "*.example", "127.0.0.1:80"];
+        let mut text = format!("mode = '{}'\n", self.pick(&["ask", "yolo", "auto-edit"]));
+        for _ in 0..=self.roll(5) {
+            let (permissions, patterns): (&[&str], &[&str]) = match self.roll(4) {
+                0 => (&["read", "grep", "glob", "write", "edit", "fs.read", "fs.write"], &PATHS),
+                1 => (&["bash", "shell.run"], &COMMANDS),
+                2 => (&["web_fetch", "net.fetch"], &HOSTS),
+                _ => (&["*"], &["secret/**", "git push *", "example.org"]),
+            };
+            let (permission, action) = (self.pick(permissions), self.pick(&["allow", "ask", "deny"]));
+            let pattern = match self.roll(3) {
+                0 => String::new(),
+                _ => format!("pattern = '{}'\n", self.pick(patterns)),
+            };
+            text.push_str(&format!("[[rules]]\npermission = '{permission}'\n{pattern}action = '{action}'\n"));
+        }
+        text
+    }
+}
+
+/// Layer that refuses a call, and why; `None` for one that ran, whatever came of it.
+fn refused(envelope: &ResultEnvelope) -> Option<String> {
+    envelope.metadata.denial.as_ref().map(|denial| format!("{:?}: {}", denial.layer, denial.reason))
+}
+
+/// S0-49, C-22: verdict and question depend on the effects of a call alone: under rules that a generator has made, each call gets the
+/// same on every surface, alone and in a batch.
+#[test]
+fn c_22_random_rules_hold_on_every_surface_and_in_a_batch() {
+    let seed = u64::from(std::process::id()) << 20 | 0x9E37;
+    let mut dice = RuleDice(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (twins, mut compared) = (twins(), 0);
+    for _ in 0..12 {
+        let rules = dice.rules();
+        let workspace = tempfile::tempdir().unwrap();
+        for file in ["a", "src/b.rs", "secret/key"] {
+            let file = workspace.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "a").unwrap();
+        }
+        let picked: Vec<usize> = (0..10).map(|_| dice.roll(twins.len())).collect();
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let own = opened(&supervisor, (workspace.path(), &rules, Surface::Locked)).await;
+            for (surface, _) in SURFACES {
+                let seen = opened(&supervisor, (workspace.path(), &rules, surface)).await;
+                for twin in picked.iter().map(|at| &twins[*at]) {
+                    for (_, name, args) in twin.seen.iter().filter(|one| one.0 == surface) {
+                        let expected = judged(&own, (twin.own.0, &twin.own.1)).await;
+                        let there = judged(&seen, (name, args)).await;
+                        assert_eq!(there, expected, "seed {seed}\n{rules}\n{surface:?} {name} {args}");
+                        compared += 1;
+                    }
+                }
+            }
+            // What runs may change what a later call finds, and not what is said of it.
+            for twin in picked.iter().map(|at| &twins[*at]).filter(|twin| twin.own.0 != "web_fetch") {
+                let call = || (twin.own.0, twin.own.1.clone());
+                let alone = refused(&own.0.call(call().0, call().1).await);
+                let in_batch = own.0.batch([call(), call()]).await;
+                let said: Vec<_> = in_batch.iter().map(refused).collect();
+                assert_eq!(said, [alone.clone(), alone], "seed {seed}\n{rules}\n{} {}", twin.own.0, twin.own.1);
+            }
+        });
+    }
+    assert!(compared > 100, "{compared}");
+}
+
 pub(super) fn in_surface(surface: Surface, test: impl AsyncFn(&Session, &Path)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
