@@ -13,6 +13,7 @@ mod host;
 pub mod mcp;
 mod person;
 pub mod projects;
+mod random_rules;
 mod run;
 mod skips;
 
@@ -24,5 +25,6 @@ pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually, pa
 pub use extent::{SuiteExtent, repetitions};
 pub use host::{Host, Target, User, matrix, matrix_as};
 pub use person::UserShell;
+pub use random_rules::random_rules;
 pub use run::{Probe, ProgramOutcome, ProgramRunner};
 pub use skips::skip;

@@ -11,6 +11,7 @@ use callgate::{
     Answer, Approver, Asked, Launcher, Outcome, Question, Registry, ResultEnvelope, Session, SessionSpec, Supervisor,
     Tool,
 };
+use callgate_tests::{Dice, random_rules};
 use serde_json::{Value, json};
 
 use super::{STRENGTHS, callgate};
@@ -268,45 +269,6 @@ fn c_22_rules_for_the_locked_names_hold_under_each_surface() {
     assert!(compared > 800, "{compared}");
 }
 
-/// Rules that a generator has made, with what it began with.
-struct RuleDice(u64);
-
-impl RuleDice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % below as u64).unwrap()
-    }
-
-    fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.roll(all.len())]
-    }
-
-    /// A manifest's mode and up to five rules.
-    fn rules(&mut self) -> String {
-        const PATHS: [&str; 6] = ["src/**", "secret/**", "**/key", "a", "*.rs", "/etc/**"];
-        const COMMANDS: [&str; 6] = ["git push *", "ls", "git *", "cat *", "*secret*", "rm *"];
-        const HOSTS: [&str; 3] = ["example.org", "*.example", "127.0.0.1:80"];
-        let mut text = format!("mode = '{}'\n", self.pick(&["ask", "yolo", "auto-edit"]));
-        for _ in 0..=self.roll(5) {
-            let (permissions, patterns): (&[&str], &[&str]) = match self.roll(4) {
-                0 => (&["read", "grep", "glob", "write", "edit", "fs.read", "fs.write"], &PATHS),
-                1 => (&["bash", "shell.run"], &COMMANDS),
-                2 => (&["web_fetch", "net.fetch"], &HOSTS),
-                _ => (&["*"], &["secret/**", "git push *", "example.org"]),
-            };
-            let (permission, action) = (self.pick(permissions), self.pick(&["allow", "ask", "deny"]));
-            let pattern = match self.roll(3) {
-                0 => String::new(),
-                _ => format!("pattern = '{}'\n", self.pick(patterns)),
-            };
-            text.push_str(&format!("[[rules]]\npermission = '{permission}'\n{pattern}action = '{action}'\n"));
-        }
-        text
-    }
-}
-
 /// Layer that refuses a call, and why; `None` for one that ran, whatever came of it.
 fn refused(envelope: &ResultEnvelope) -> Option<String> {
     envelope.metadata.denial.as_ref().map(|denial| format!("{:?}: {}", denial.layer, denial.reason))
@@ -316,19 +278,19 @@ fn refused(envelope: &ResultEnvelope) -> Option<String> {
 /// same on every surface, alone and in a batch.
 #[test]
 fn c_22_random_rules_hold_on_every_surface_and_in_a_batch() {
-    let seed = u64::from(std::process::id()) << 20 | 0x9E37;
-    let mut dice = RuleDice(seed);
+    let seed = u64::from(std::process::id()) << 20;
+    let mut dice = Dice::new(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (twins, mut compared) = (twins(), 0);
     for _ in 0..12 {
-        let rules = dice.rules();
+        let rules = random_rules(&mut dice);
         let workspace = tempfile::tempdir().unwrap();
         for file in ["a", "src/b.rs", "secret/key"] {
             let file = workspace.path().join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "a").unwrap();
         }
-        let picked: Vec<usize> = (0..10).map(|_| dice.roll(twins.len())).collect();
+        let picked: Vec<usize> = (0..10).map(|_| dice.below(twins.len())).collect();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let own = opened(&supervisor, (workspace.path(), &rules, Surface::Locked)).await;

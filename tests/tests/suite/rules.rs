@@ -4,8 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use callgate_tests::{Binaries, Host, ProgramOutcome, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Dice, Host, ProgramOutcome, Target, TestEnv, User, matrix, random_rules};
 use serde_json::{Value, json};
+
+use super::mcp::{PersonAnswer, StdioClient};
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
@@ -866,4 +868,52 @@ fn c19_no_locale_has_bash_read_other_commands_than_rules_do() {
             assert!(ended.status.success() && ended.stdout.contains("touch PWNED"), "{fine}: {ended:?}");
         }
     });
+}
+
+/// S0-49: verdict and reason are the same on the command line and for a client of the Model Context Protocol. The rules are chosen
+/// anew each time.
+#[test]
+fn s0_49_random_rules_hold_on_the_command_line_and_over_mcp() {
+    let seed = u64::from(std::process::id()) << 20;
+    let mut dice = Dice::new(seed);
+    let calls = [
+        ("read", json!({ "path": "secret/key" })),
+        ("read", json!({ "path": "src/b.rs" })),
+        ("grep", json!({ "pattern": "a", "path": "src" })),
+        ("glob", json!({ "pattern": "*", "path": "secret" })),
+        ("write", json!({ "path": "src/new.rs", "content": "x" })),
+        ("edit", json!({ "path": "a", "old_string": "a", "new_string": "a" })),
+        ("bash", json!({ "command": "git status; git push" })),
+        ("bash", json!({ "command": "ls" })),
+        ("bash", json!({ "command": "cat secret/key" })),
+    ];
+    let mut refused = 0;
+    for _ in 0..6 {
+        let rules = random_rules(&mut dice);
+        let env = TestEnv::new(HERE);
+        for directory in ["src", "secret"] {
+            std::fs::create_dir(env.workspace().join(directory)).unwrap();
+            env.give(&env.workspace().join(directory));
+        }
+        ["a", "src/b.rs", "secret/key"].iter().for_each(|file| drop(env.workspace_file(file, "a")));
+        env.workspace_file("m.toml", &format!("{rules}{GRANTS}"));
+        let mut client = StdioClient::stateful(&env, &["--manifest", "m.toml"], PersonAnswer::Nobody);
+        for (tool, arguments) in &calls {
+            let by_command = call(&env, &rules, &["--asked-by", "agent"], tool, arguments);
+            let answer = client.call(tool, arguments.clone(), PersonAnswer::Nobody);
+            // A client is told the manifest's whole path.
+            let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+            let said = said.replace(&env.workspace().join("m.toml").display().to_string(), "m.toml");
+            match by_command.envelope["metadata"]["denial"]["reason"].as_str() {
+                Some(reason) => {
+                    assert_eq!(answer["result"]["isError"], true, "seed {seed}\n{rules}\n{tool} {arguments}: {answer}");
+                    assert!(said.contains(reason), "seed {seed}\n{rules}\n{tool} {arguments}: {reason}\n{said}");
+                    refused += 1;
+                }
+                None => assert!(!said.contains(" is denied: "), "seed {seed}\n{rules}\n{tool} {arguments}: {said}"),
+            }
+        }
+        client.close();
+    }
+    assert!(refused > 3, "seed {seed}: {refused}");
 }
