@@ -1,6 +1,7 @@
 //! One layer switched off, to show that the other two hold. In test builds only (feature `ablation`): a shipped binary has
 //! no code for it, and no flag, variable or manifest reaches it.
 
+use callgate_policy::effect::{Effect, EffectKind, EffectKinds, Effects};
 use callgate_policy::envelope::Layer;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::CallWork;
@@ -17,6 +18,23 @@ impl Session {
     pub fn without(mut self, layer: Layer) -> Self {
         self.gate.ablated = Some(layer);
         self
+    }
+
+    /// This session, with tools that have forgotten to declare effects of these kinds: the sandbox of a call is then made without them.
+    #[must_use]
+    pub fn forgetting(mut self, kinds: EffectKinds) -> Self {
+        self.gate.forgotten = kinds;
+        self
+    }
+
+    /// Takes away the effects that a tool has forgotten to declare.
+    pub(crate) fn forget(&self, effects: &mut Effects) {
+        let is_declared = |effect: &Effect| !self.gate.forgotten.has(effect.kind());
+        effects.own.retain(is_declared);
+        effects.implied.retain(is_declared);
+        if self.gate.forgotten.has(EffectKind::Shows) {
+            effects.consulted.clear();
+        }
     }
 
     pub(crate) fn lacks(&self, layer: Layer) -> bool {

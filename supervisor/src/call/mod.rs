@@ -326,6 +326,8 @@ impl Session {
             servers: self.manifest.as_ref().map_or(&none, |manifest| &manifest.lsp),
         };
         let mut prepared = tool.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
+        #[cfg(feature = "ablation")]
+        self.forget(&mut prepared.effects);
         let own = match &tool.executor {
             Executor::Program(ProgramTool::Declared(_)) => Some(self.part_for(tool)?),
             Executor::Host(HostTool::Delegate(how)) => {

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use callgate_policy::approval::{ApprovalScope, Approvals, EffectKey};
+#[cfg(feature = "ablation")]
+use callgate_policy::effect::EffectKinds;
 use callgate_policy::effect::{Effect, Effects, HostConnection, ProgramRun};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
@@ -93,6 +95,9 @@ pub(crate) struct Gate {
     /// Layer that a test's session lacks.
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<Layer>,
+    /// Kinds of effects that a test's tools forget to declare.
+    #[cfg(feature = "ablation")]
+    pub(crate) forgotten: EffectKinds,
 }
 
 /// RuleJudgement of rules, mode and watchdogs on a call. Nobody has been asked yet.

@@ -4,6 +4,7 @@
 //! that is dangerous with granted means to the watchdog; a link that leads out of a granted path to the sandbox.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
+mod effects;
 mod restricted;
 
 use std::fmt::Write as _;

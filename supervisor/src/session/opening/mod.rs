@@ -161,6 +161,8 @@ impl Supervisor {
             credentials: credentials.declared(),
             #[cfg(feature = "ablation")]
             ablated: None,
+            #[cfg(feature = "ablation")]
+            forgotten: callgate_policy::effect::EffectKinds::default(),
         };
         let watching = opened.tracer().map(|tracer| gate.watch(tracer));
         recorder.stands(outputs.as_ref().and_then(Outputs::to_know))?;
