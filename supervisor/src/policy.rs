@@ -104,7 +104,7 @@ pub mod requirement {
 /// Rules, and what they made of a call.
 pub mod rules {
     pub use callgate_policy::rules::{
-        Action, AllowEntry, Capability, DecidedBy, Decision, PermissionError, Rule, RuleError, RuleGrant,
+        Action, AllowEntry, Capability, DecidedBy, Decision, LackingRule, PermissionError, Rule, RuleError, RuleGrant,
         RulePatternError, RuleScope, RuleSource, SubPolicyReport, Told,
     };
 }

@@ -42,6 +42,7 @@ impl AllowEntry {
 
     /// True if it allows an act of a tool's call. A command is compared as a rule compares it; of files the directory, of hosts the name,
     /// of anything else its text (X1-7).
+    #[doc(hidden)]
     #[must_use]
     pub fn covers(&self, tool: &str, act: &Act<'_>) -> bool {
         let Some(keys) = self.keys.as_ref().filter(|_| self.tool == tool) else { return self.tool == tool };
