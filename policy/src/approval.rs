@@ -99,13 +99,13 @@ impl Wider {
             }
             (Self::Reads { database }, Effect::Queries(query)) => {
                 let is_one = !query.changes() && *database == format!("{} {}", query.dialect.tool(), query.database);
-                is_one.then(|| Specificity::prefix(0))
+                is_one.then(Specificity::any)
             }
             (Self::Host { host, port }, Effect::Connects(to)) => {
                 (*host == to.host && *port == to.port).then(|| Specificity::prefix(host.len()))
             }
             (Self::Key { text }, Effect::Serves(_) | Effect::Delegates { .. }) => {
-                (key == Some(text.as_str())).then(|| Specificity::prefix(0))
+                (key == Some(text.as_str())).then(Specificity::any)
             }
             (Self::Reads { .. } | Self::Host { .. } | Self::Key { .. }, _) => None,
         }
@@ -339,6 +339,15 @@ mod tests {
         assert!(covers(&all, &delegates) && !covers(&all, &writes("/w/a")));
         assert!(all.find((&delegates, &key(&delegates)), ("other", Some("k"))).is_none(), "of another tool");
         assert!(all.find((&delegates, &key(&delegates)), ("t", Some("l"))).is_none(), "another key");
+    }
+
+    /// S1-15: an answer for every call says less than a pattern of a rule that asks, however much of that is open.
+    #[test]
+    fn s1_15_an_answer_for_all_says_less_than_a_pattern() {
+        let all = approvals(&[], Some(Wider::Key { text: "k".to_owned() }));
+        let delegates = Effect::Delegates { agent: "a".to_owned(), task: "x".to_owned() };
+        let (_, said) = all.find((&delegates, &key(&delegates)), ("t", Some("k"))).unwrap();
+        assert!(said.is_below(Specificity::prefix(0)), "`*x*` says more");
     }
 
     /// Every effect of a call must be covered, and a call without one is not.

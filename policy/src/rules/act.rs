@@ -3,7 +3,8 @@
 use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::pattern::escaped_pattern;
-use crate::shell::starts::HOLE;
+use crate::shell::input::InputUse;
+use crate::shell::starts::{HOLE, KnownWord};
 
 use super::commands::CommandPart;
 
@@ -43,8 +44,13 @@ pub enum Act<'a> {
     UnknownCommand,
     /// A command line that no rule looks into.
     WholeLine,
-    /// Text that a program is given to read at its start, or typed.
-    Input(&'a str),
+    /// Text that a program is given to read at its start, or typed: [`Act::input`].
+    Input {
+        /// The text.
+        text: &'a str,
+        /// Commands that it may have executed.
+        commands: Vec<CommandPart>,
+    },
     /// A host and its port.
     Host(&'a str, u16),
     /// A subagent and its task.
@@ -53,6 +59,23 @@ pub enum Act<'a> {
     Request(&'a ServedRequest),
     /// Whatever a program could do.
     Anything,
+}
+
+impl<'a> Act<'a> {
+    /// A text for a program that uses its input like that. Of what a shell reads the commands are known as far as every shell reads
+    /// it alike, and the rest may be any; of other programs each line of the text may be one.
+    #[must_use]
+    pub fn input(text: &'a str, used: InputUse) -> Self {
+        let commands = match used {
+            InputUse::Line => CommandPart::of_argv(&["sh", "-c", text]).map_or_else(
+                || vec![CommandPart::of_words(vec![KnownWord::anything()])],
+                // The first is the shell itself.
+                |parts| parts.into_iter().skip(1).collect(),
+            ),
+            InputUse::Code | InputUse::Data => text.lines().map(|line| CommandPart::of_text(line.trim())).collect(),
+        };
+        Self::Input { text, commands }
+    }
 }
 
 impl Act<'_> {
@@ -66,7 +89,7 @@ impl Act<'_> {
                 let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
                 Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
             }
-            Self::Input(_) => Some("what it is given to read".to_owned()),
+            Self::Input { .. } => Some("what it is given to read".to_owned()),
             Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
             Self::Host(host, port) => Some(format!("{host}:{port}")),
             Self::Agent(agent, _) => Some(format!("the agent {agent}")),
@@ -111,7 +134,7 @@ impl Act<'_> {
             | Self::Nothing
             | Self::UnknownCommand
             | Self::WholeLine
-            | Self::Input(_)
+            | Self::Input { .. }
             | Self::Anything => None,
         };
         LackingRule { permission: permission.to_owned(), pattern }
@@ -138,7 +161,7 @@ impl<'a> JudgedEffect<'a> {
             | Effect::Lists(FileScope::File(path))
             | Effect::Writes { path, .. } => Act::File(path),
             Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) => Act::Tree(path),
-            Effect::Runs(ProgramRun::Typed { text, .. }) => Act::Input(text),
+            Effect::Runs(ProgramRun::Typed { text, .. }) => Act::input(text, InputUse::Line),
             Effect::Runs(_) => Act::UnknownCommand,
             Effect::Connects(connection) => Act::Host(&connection.host, connection.port),
             Effect::Queries(query) => Act::Command(CommandPart::of_statement(&query.statement.text)),

@@ -54,7 +54,7 @@ impl AllowEntry {
             Act::Agent(agent, _) => keys.matches(agent),
             Act::Request(ServedRequest { words: Some(words), .. }) => keys.matches(words),
             Act::Request(ServedRequest { arguments, .. }) => keys.matches(&arguments.to_string()),
-            Act::Nothing | Act::Input(_) | Act::UnknownCommand | Act::WholeLine | Act::Anything => false,
+            Act::Nothing | Act::Input { .. } | Act::UnknownCommand | Act::WholeLine | Act::Anything => false,
         }
     }
 

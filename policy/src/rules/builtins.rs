@@ -69,8 +69,18 @@ fn is_plain(name: &str, args: &[KnownWord]) -> bool {
 /// True if a builtin that evaluates nothing does nothing that anybody but the shell sees.
 pub(super) fn is_neutral_builtin(name: &str, args: &[KnownWord]) -> bool {
     match name {
-        ":" | "true" | "false" | "exit" | "return" | "break" | "continue" | "shift" | "set" | "[" | "test" | "[["
-        | "read" | "mapfile" | "readarray" | "getopts" | "wait" | "times" => true,
+        // Bare `set` shows every variable, and `-v` and `-x` what they hold.
+        "set" => {
+            let shows = |arg: &KnownWord| {
+                arg.fixed().is_none_or(|arg| {
+                    matches!(arg, "verbose" | "xtrace")
+                        || (arg.starts_with('-') && arg != "--" && arg.contains(['v', 'x']))
+                })
+            };
+            !args.is_empty() && !args.iter().take_while(|arg| arg.text != "--").any(shows)
+        }
+        ":" | "true" | "false" | "exit" | "return" | "break" | "continue" | "shift" | "[" | "test" | "[[" | "read"
+        | "mapfile" | "readarray" | "getopts" | "wait" | "times" => true,
         "local" => args.iter().all(|arg| arg.text.split('=').next().is_some_and(is_own_name)),
         "unset" => args.iter().all(|arg| arg.fixed().is_some_and(is_own_name)),
         _ => false,

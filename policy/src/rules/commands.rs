@@ -266,8 +266,7 @@ impl CommandPart {
 
     /// This part with the texts that its line gives it. One that executes such a text in a language of its own is fed.
     fn reading(self, input: &Input) -> Self {
-        let known: Vec<&str> =
-            input.read.iter().map(|text| text.text.as_str()).filter(|text| text.chars().any(|c| c != HOLE)).collect();
+        let known: Vec<&str> = input.read.iter().map(|text| text.text.as_str()).collect();
         if known.is_empty() {
             return self;
         }
@@ -349,7 +348,12 @@ impl CommandPart {
     /// there too.
     #[must_use]
     pub fn is_neutral(&self) -> bool {
-        if self.read_by.is_some() || (self.hands_on && !self.is_fed()) {
+        if self.read_by.is_some() {
+            // `< /dev/tcp/HOST/PORT` connects, and a file that is not known may be that.
+            let file = self.words.get(1).and_then(KnownWord::fixed);
+            return file.is_some_and(|file| !["/dev/tcp/", "/dev/udp/"].iter().any(|at| file.starts_with(at)));
+        }
+        if self.hands_on && !self.is_fed() {
             return true;
         }
         if self.evaluates || self.is_fed() || self.is_statement() {
@@ -429,6 +433,12 @@ impl CommandPart {
     /// True if its words do not say what it does.
     pub(super) fn evaluates(&self) -> bool {
         self.evaluates
+    }
+
+    /// Use that it makes of its standard input.
+    #[must_use]
+    pub fn uses_input(&self) -> InputUse {
+        executes(&self.words)
     }
 
     /// The commands by which it is started.

@@ -11,6 +11,7 @@ use super::*;
 use crate::effect::ServedRequest;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::path::HostPath;
+use crate::shell::input::InputUse;
 
 const COMMANDS: [&str; 7] = ["git", "git push", "git push origin", "git log", "rm x", "git \0", "\0"];
 const PERMISSIONS: [&str; 9] =
@@ -428,11 +429,15 @@ fn x4_3_a_text_is_found_in_an_input() {
             }
             None => set.add_phrase("rm -rf", &source),
         }
-        judge(&set, &runs("bash", vec![bash(), Act::Input(input)])).action
+        judge(&set, &runs("bash", vec![bash(), Act::input(input, InputUse::Line)])).action
     };
     assert_eq!(judged("cd /\nRM -rf x; echo", None), Action::Ask);
     assert_eq!(judged("rm x", None), Action::Allow, "the control");
     assert_eq!(judged("cd /\nrm -rf x", Some("rm *")), Action::Deny, "a line of it");
+    for input in ["true; rm x", "(rm x)", "if true; then rm x; fi", "$x", "env a-b=1 rm x"] {
+        assert_eq!(judged(input, Some("rm *")), Action::Deny, "{input}");
+    }
+    assert_eq!(judged("true; ls rm", Some("rm *")), Action::Allow, "the control");
     assert_eq!(judged("x = rm", Some("rm *")), Action::Allow, "the control");
     assert_eq!(judged("os.system('rm x')", Some("*rm*")), Action::Deny, "somewhere in it");
 }
@@ -1284,7 +1289,10 @@ fn some_acts() -> Vec<(EffectKind, Act<'static>)> {
     for text in ["git push", "git push origin", "git log", "rm x", "ls", "make test", "git \0"] {
         acts.push((EffectKind::Runs, Act::Command(CommandPart::of_text(text))));
     }
-    acts.extend([Act::UnknownCommand, Act::WholeLine, Act::Input("git push\n")].map(|act| (EffectKind::Runs, act)));
+    acts.extend(
+        [Act::UnknownCommand, Act::WholeLine, Act::input("git push\n", InputUse::Line)]
+            .map(|act| (EffectKind::Runs, act)),
+    );
     for (host, port) in [("a.com", 443), ("evil.example", 8443)] {
         acts.extend([EffectKind::Connects, EffectKind::Searches].map(|kind| (kind, Act::Host(host, port))));
     }

@@ -481,7 +481,7 @@ impl RuleSet {
             let is_about = |permission: &Permission| permission.covers(call.tool, kind, *standing);
             let ruled = self.ruled(is_about, act);
             // What a program reads belongs to its command, which a rule has to allow.
-            let is_fed = matches!(act, Act::Input(_)) && acts.len() > 1;
+            let is_fed = matches!(act, Act::Input { .. }) && acts.len() > 1;
             let judged = match standing {
                 EffectStanding::Own if !is_fed => {
                     Some(ruled.unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
@@ -554,7 +554,17 @@ impl RuleSet {
         // S1-16: in `yolo` nobody is asked, so that rules which ask say nothing. Denials hold (C-7).
         let is_yolo = self.mode == Mode::Yolo;
         let counts = |rule: &&Compiled| !(is_yolo && rule.action == Action::Ask);
-        let found = self.about(&is_about, act).filter(counts).find(|rule| rule.matcher.applies(rule.action, act));
+        let mut applying =
+            self.about(&is_about, act).filter(counts).filter(|rule| rule.matcher.applies(rule.action, act));
+        // A rule that allows a command is about the file that it reads only as long as no rule is about that file itself.
+        let found = match act {
+            Act::Command(command) if command.read_by().is_some() => {
+                let first = applying.next();
+                let allows = |rule: &&Compiled| rule.action == Action::Allow;
+                first.filter(allows).and_then(|_| applying.find(|rule| !allows(rule))).or(first)
+            }
+            _ => applying.next(),
+        };
         let hides = matches!(act, Act::Command(command) if command.hides());
         let is_exact = found.is_some_and(|rule| rule.matcher.is_exact());
         if hides

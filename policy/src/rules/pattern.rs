@@ -42,7 +42,7 @@ impl Pairs {
             | Act::Tree(_)
             | Act::UnknownCommand
             | Act::WholeLine
-            | Act::Input(_)
+            | Act::Input { .. }
             | Act::Host(..)
             | Act::Agent(..)
             | Act::Request(_)
@@ -128,6 +128,11 @@ impl Specificity {
     /// Everything that begins with a text of this length, bytes.
     pub(crate) fn prefix(prefix: usize) -> Self {
         Self { is_exact: false, prefix, wildcards: 1 }
+    }
+
+    /// Whatever there is, as without a pattern.
+    pub(crate) fn any() -> Self {
+        Self { is_exact: false, prefix: 0, wildcards: usize::MAX }
     }
 
     /// True if a rule of this pattern says less than one of that: of two that say as much, the one that asks decides.
@@ -301,9 +306,11 @@ impl Matcher {
                 true => pattern.is_about(command),
                 false => pattern.covers(command),
             },
-            (Self::Command(pattern), Act::Input(input)) => tightens && pattern.is_in_input(input),
+            (Self::Command(pattern), Act::Input { text, commands }) => {
+                tightens && (pattern.matches(text) || commands.iter().any(|command| pattern.is_about(command)))
+            }
             (Self::Phrase(text), Act::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
-            (Self::Phrase(text), Act::Input(input)) => text.matches(&input.to_ascii_lowercase()),
+            (Self::Phrase(phrase), Act::Input { text, .. }) => phrase.matches(&text.to_ascii_lowercase()),
             (Self::Path(pattern, prefix), Act::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
@@ -343,7 +350,7 @@ impl Matcher {
             Specificity { is_exact, prefix, wildcards }
         };
         match self {
-            Self::All => Specificity { is_exact: false, prefix: 0, wildcards: usize::MAX },
+            Self::All => Specificity::any(),
             Self::Command(pattern) | Self::Phrase(pattern) | Self::Agent(pattern) => {
                 Specificity { is_exact: pattern.stars == 0, prefix: pattern.prefix, wildcards: pattern.stars }
             }
@@ -423,19 +430,24 @@ struct OtherWords {
 }
 
 impl OtherWords {
-    /// Meaning of a pattern, and the name that all such commands have; `None` if there are no others.
-    fn of(pattern: &str) -> Option<(Self, String)> {
+    /// Meaning of a pattern, and what every name of its program has; `None` if there are no others.
+    fn of(pattern: &str) -> Option<(Self, Pairs)> {
         let name = pattern.split(' ').next().unwrap_or_default();
-        let own = programs::canonical_name(name);
+        let names = programs::names_of(name);
         let options = OptionPattern::parse(pattern).map(|options| {
             let operands = Wildcard::simple(options.operands.clone());
             (options, operands)
         });
-        if own.is_none() && options.is_none() {
+        if names.is_empty() && options.is_none() {
             return None;
         }
         let canonical = programs::canonical(pattern).map(Wildcard::simple);
-        Some((Self { canonical, options }, own.unwrap_or(name).to_owned()))
+        let pairs = match names {
+            [] => Pairs::of_bytes(name.as_bytes()),
+            // A command has one of these names, whichever the pattern has.
+            names => names.iter().fold(Pairs(u64::MAX), |all, name| Pairs(all.0 & Pairs::of_bytes(name.as_bytes()).0)),
+        };
+        Some((Self { canonical, options }, pairs))
     }
 
     /// True if a command may be meant.
@@ -531,16 +543,6 @@ impl Elsewhere {
 }
 
 impl Wildcard {
-    /// True if it may be about something in a text that a program is given to read, or typed: the whole text, or one of its lines, as
-    /// a command.
-    fn is_in_input(&self, input: &str) -> bool {
-        let is_line = |line: &str| {
-            let command = CommandPart::of_text(line.trim());
-            self.is_about(&command)
-        };
-        self.matches(input) || input.lines().any(is_line)
-    }
-
     /// Every text is one.
     #[must_use]
     pub fn new(text: &str) -> Self {
@@ -566,9 +568,7 @@ impl Wildcard {
                 // A text that is read is none of the command's words.
                 (None, _) if text.contains(" <<") => Pairs::NONE,
                 // In other words there are other pairs.
-                (None, _) if other.is_some() => {
-                    Pairs::of_bytes(other.as_ref().map_or(&b""[..], |(_, name)| name.as_bytes()))
-                }
+                (None, _) if other.is_some() => other.as_ref().map_or(Pairs::NONE, |(_, pairs)| *pairs),
                 // Of a path only the name need be there.
                 (None, Some(by_name)) => by_name.pairs,
                 (None, None) => pairs,

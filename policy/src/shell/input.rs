@@ -103,6 +103,16 @@ pub fn executes(words: &[KnownWord]) -> InputUse {
     let executed = |does: bool, used: InputUse| if does { used } else { InputUse::Data };
     match name {
         name if is_shell(name) => executed(shell_reads(args), InputUse::Line),
+        // They start a shell, unless they are told what else.
+        "newgrp" | "fakeroot" | "script" | "su" | "sg" => {
+            let is_told = match name {
+                "newgrp" => false,
+                "fakeroot" => !args.is_empty(),
+                "sg" => args.len() > 1,
+                _ => args.iter().any(|arg| arg.text.starts_with("-c") || arg.text.starts_with("--command")),
+            };
+            executed(!is_told, InputUse::Line)
+        }
         "." | "source" => executed(args.iter().any(is_stdin), InputUse::Line),
         "at" | "batch" => executed(!args.iter().any(|arg| arg.text.starts_with("-f")), InputUse::Line),
         // A file of their language that is the input.
@@ -226,8 +236,10 @@ fn read_by(line: &Line, at: usize, passes: usize) -> Vec<KnownWord> {
         return Vec::new();
     }
     let nested = command.within.iter().any(|nest| !matches!(nest, Nest::Pipeline { .. }));
-    if line.commands.len() > SEARCHED_MAX {
-        return if command.piped() || nested { vec![KnownWord::anything()] } else { Vec::new() };
+    // A function may be called anywhere, and of so many commands nobody has looked which feeds which.
+    let is_called = command.within.iter().any(|nest| matches!(nest, Nest::Function { .. }));
+    if is_called || line.commands.len() > SEARCHED_MAX {
+        return vec![KnownWord::anything()];
     }
     let mut read = Vec::new();
     if command.piped() {

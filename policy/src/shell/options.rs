@@ -5,7 +5,7 @@
 //! their names. Which letter is which name is a table; an option that is not in it is met only as it is written.
 
 use super::known::{HOLE, KnownWord, base};
-use super::programs::{canonical, canonical_name};
+use super::programs::{canonical, names_of};
 
 /// Longest command that is looked into, words: a longer one is taken to have every option.
 const WORDS_MAX: usize = 2048;
@@ -263,7 +263,7 @@ impl OptionPattern {
     pub(crate) fn operands_of(&self, words: &[KnownWord], value: &dyn Fn(&str, &str) -> bool) -> Option<String> {
         let (first, args) = words.split_first()?;
         let name = first.fixed().map(base)?;
-        if canonical_name(name).unwrap_or(name) != self.name {
+        if names_of(name).first().copied().unwrap_or(name) != self.name {
             return None;
         }
         if args.len() > WORDS_MAX {

@@ -111,7 +111,19 @@ const PROGRAMS: &[Program] = &[
         ..NONE
     },
     Program {
-        names: &["podman", "nerdctl"],
+        names: &["podman"],
+        valued: &[
+            "--url", "--connection", "-c", "--identity", "--log-level", "--root", "--runroot", "--storage-driver",
+            "--storage-opt", "--namespace", "-n", "--address", "-a", "--cgroup-manager", "--runtime", "--tmpdir",
+            "--events-backend",
+        ],
+        flags: &["--remote", "-r", "--noout", "--syslog"],
+        groups: &["container", "image", "compose", "volume", "network", "system", "pod", "machine", "play", "kube"],
+        synonyms: DOCKER_SYNONYMS,
+        ..NONE
+    },
+    Program {
+        names: &["nerdctl"],
         valued: &[
             "--url", "--connection", "-c", "--identity", "--log-level", "--root", "--runroot", "--storage-driver",
             "--storage-opt", "--namespace", "-n", "--address", "-a", "--cgroup-manager", "--runtime", "--tmpdir",
@@ -219,7 +231,13 @@ const PROGRAMS: &[Program] = &[
         ..NONE
     },
     Program {
-        names: &["terraform", "tofu", "terragrunt"],
+        names: &["terraform", "tofu"],
+        flags: &["-help", "-version", "--help", "--version"],
+        groups: &["state", "workspace", "providers"],
+        ..NONE
+    },
+    Program {
+        names: &["terragrunt"],
         flags: &["-help", "-version", "--help", "--version"],
         groups: &["state", "workspace", "providers"],
         ..NONE
@@ -251,7 +269,17 @@ const PROGRAMS: &[Program] = &[
         ..NONE
     },
     Program {
-        names: &["poetry", "pdm"],
+        names: &["poetry"],
+        valued: &["-C", "--directory", "-P", "--project"],
+        flags: &[
+            "-q", "--quiet", "-n", "--no-interaction", "-v", "--no-ansi", "--ansi", "--no-plugins", "--no-cache",
+        ],
+        harmless: &["-q", "--quiet", "-n", "--no-interaction", "--no-ansi"],
+        groups: &["self", "env", "config", "cache"],
+        ..NONE
+    },
+    Program {
+        names: &["pdm"],
         valued: &["-C", "--directory", "-P", "--project"],
         flags: &[
             "-q", "--quiet", "-n", "--no-interaction", "-v", "--no-ansi", "--ansi", "--no-plugins", "--no-cache",
@@ -355,18 +383,22 @@ const PROGRAMS: &[Program] = &[
         ..NONE
     },
     Program {
-        names: &["gem", "bundle", "bundler"],
-        valued: &["--config-file", "--gemfile", "-r", "--retry"],
+        names: &["gem"],
+        valued: &["--config-file"],
         flags: &["--no-color", "--verbose", "-V", "--norc"],
+        harmless: &["--no-color"],
+        ..NONE
+    },
+    Program {
+        names: &["bundle", "bundler"],
+        valued: &["--gemfile", "-r", "--retry"],
+        flags: &["--no-color", "--verbose", "-V"],
         harmless: &["--no-color"],
         ..NONE
     },
     Program { names: &["dotnet"], flags: &["-d", "--diagnostics"], groups: &["nuget", "tool", "ef", "workload"], ..NONE },
     Program {
-        names: &[
-            "flyctl", "fly", "vercel", "netlify", "heroku", "wrangler", "firebase", "railway", "serverless", "sls",
-            "pulumi", "cdk",
-        ],
+        names: &["flyctl", "fly"],
         valued: &[
             "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
             "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
@@ -374,15 +406,151 @@ const PROGRAMS: &[Program] = &[
         flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
         ..NONE
     },
-    Program { names: &["sqlite3", "psql"], ..NONE },
     Program {
-        names: &["nmcli", "loginctl", "machinectl", "journalctl", "timedatectl", "hostnamectl", "resolvectl"],
+        names: &["vercel"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["netlify"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["heroku"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["wrangler"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["firebase"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["railway"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["serverless", "sls"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["pulumi"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program {
+        names: &["cdk"],
+        valued: &[
+            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+        ],
+        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+        ..NONE
+    },
+    Program { names: &["sqlite3"], ..NONE },
+    Program { names: &["psql"], ..NONE },
+    Program {
+        names: &["nmcli"],
         valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
         flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
         ..NONE
     },
     Program {
-        names: &["snap", "flatpak", "pacman", "zypper"],
+        names: &["loginctl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["machinectl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["journalctl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["timedatectl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["hostnamectl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["resolvectl"],
+        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+        ..NONE
+    },
+    Program {
+        names: &["snap"],
+        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
+        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
+        ..NONE
+    },
+    Program {
+        names: &["flatpak"],
+        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
+        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
+        ..NONE
+    },
+    Program {
+        names: &["pacman"],
+        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
+        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
+        ..NONE
+    },
+    Program {
+        names: &["zypper"],
         valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
         flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
         ..NONE
@@ -454,9 +622,9 @@ fn program(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(is_named)
 }
 
-/// The name of a program with subcommands by which its forms go.
-pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
-    program(name).and_then(|program| program.names.first().copied())
+/// The names of a program with subcommands; its forms go by the first. None of a program that is not known.
+pub(crate) fn names_of(name: &str) -> &'static [&'static str] {
+    program(name).map_or(&[], |program| program.names)
 }
 
 /// Other spellings of a command. None for a program that is not known.
@@ -472,13 +640,16 @@ pub(crate) fn forms(words: &[KnownWord]) -> CommandForms {
     let Some(program) = program(name) else { return CommandForms::default() };
     let own = program.names[0];
     let mut meant: Vec<Vec<KnownWord>> = Vec::new();
-    for at in subcommands(program, args) {
-        for mut form in spelled(program, &args[at..]) {
-            form.insert(0, KnownWord::known(own));
-            if !meant.contains(&form) && meant.len() < FORMS_MAX {
-                meant.push(form);
-            }
+    let mut all = subcommands(program, args).into_iter().flat_map(|at| spelled(program, &args[at..]));
+    for mut form in all.by_ref().take(FORMS_MAX) {
+        form.insert(0, KnownWord::known(own));
+        if !meant.contains(&form) {
+            meant.push(form);
         }
+    }
+    // Behind these it may be any other.
+    if all.next().is_some() {
+        meant.push(vec![KnownWord::known(own), KnownWord::anything()]);
     }
     CommandForms { meant, same: same(program, first, args) }
 }
@@ -519,7 +690,7 @@ pub(crate) fn subcommands_of(name: &str, args: &[KnownWord]) -> Vec<(usize, Stri
 fn subcommands(program: &Program, args: &[KnownWord]) -> BTreeSet<usize> {
     let (mut next, mut found, mut seen) = (vec![0], BTreeSet::new(), BTreeSet::new());
     while let Some(at) = next.pop() {
-        if at >= args.len() || !seen.insert(at) || seen.len() > FORMS_MAX {
+        if at >= args.len() || !seen.insert(at) {
             continue;
         }
         let word = &args[at];
@@ -574,7 +745,11 @@ fn spelled(program: &Program, words: &[KnownWord]) -> Vec<Vec<KnownWord>> {
         if !program.groups.contains(&name.as_str()) {
             continue;
         }
-        for at in subcommands(program, rest).into_iter().take(FORMS_MAX) {
+        let inner = subcommands(program, rest);
+        if inner.len() > FORMS_MAX {
+            all.push(with(&[KnownWord::anything()]));
+        }
+        for at in inner.into_iter().take(FORMS_MAX) {
             all.push(with(&rest[at..]));
             let inner = rest[at].fixed().map(|inner| format!("{name} {inner}"));
             let other = inner.and_then(|inner| synonym(program, &inner));
@@ -711,7 +886,14 @@ mod tests {
         ] {
             assert!(!meant(line).iter().any(|found| found.starts_with(other)), "{line}: {:?}", meant(line));
         }
-        assert!(meant(&format!("git {}push", "--x ".repeat(5_000))).len() <= FORMS_MAX);
+        // However many options stand before it.
+        for options in [31, 32, 33, 5_000] {
+            let found = meant(&format!("git {}push", "--x ".repeat(options)));
+            assert!(found.len() <= FORMS_MAX + 1, "{options}");
+            assert!(found.iter().any(|form| form == "git push" || form == "git $"), "{options}: {found:?}");
+        }
+        let found = meant(&format!("uv pip {}install x", "--x ".repeat(40)));
+        assert!(found.iter().any(|form| form.starts_with("uv pip install") || form == "uv pip $"), "{found:?}");
     }
 
     /// A rule that allows leaves out harmless options and no others.

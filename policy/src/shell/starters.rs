@@ -301,8 +301,10 @@ pub(super) fn parallel(args: &[KnownWord]) -> Vec<CommandStart> {
     let mut at = 0;
     while let Some(option) = args.get(at).filter(|arg| arg.text.starts_with('-')) {
         let Some(text) = option.fixed() else { return any_word(args) };
-        let is_attached =
-            text.contains('=') || (!text.starts_with("--") && text.len() > 2 && PARALLEL_VALUED.contains(&&text[..2]));
+        let is_attached = text.contains('=')
+            || (!text.starts_with("--")
+                && text.len() > 2
+                && text.get(..2).is_some_and(|letter| PARALLEL_VALUED.contains(&letter)));
         at += match (PARALLEL_FLAGS.contains(&text) || is_attached, PARALLEL_VALUED.contains(&text)) {
             (true, _) => 1,
             (false, true) => 2,

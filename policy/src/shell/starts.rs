@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::input::Input;
 pub use super::known::{HOLE, KnownWord, base, is_assignment, is_shell};
 pub(crate) use super::known::{assigned, is_name};
-use super::wrappers::{self, WrappedRest, Wrapper};
+use super::wrappers::{self, Assignments, WrappedRest, Wrapper};
 use super::{programs, starters};
 
 /// Most words of a command whose wrapper is not understood, and most commands in each other: beyond it anything may start.
@@ -207,7 +207,7 @@ pub(crate) fn sets(words: &[KnownWord]) -> Vec<Set> {
     };
     match name {
         "export" | "readonly" | "local" | "declare" | "typeset" => with_value().chain(unknown()).collect(),
-        name if wrapper(name, &words[1..]).is_some_and(|(wrapper, _)| wrapper.assigns) => {
+        name if wrapper(name, &words[1..]).is_some_and(|(wrapper, _)| wrapper.assigns != Assignments::Nothing) => {
             let unset = numbered().filter_map(|(at, word)| {
                 let name = word.text.strip_prefix("-u").or_else(|| word.text.strip_prefix("--unset="))?;
                 let (name, at) = if name.is_empty() { (words.get(at + 1)?.fixed()?, at + 1) } else { (name, at) };
@@ -474,11 +474,11 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
     let mut lines = Vec::new();
     let mut starts_nothing = false;
     while let Some(arg) = args.get(at) {
+        if wrapper.assigns.have(arg) {
+            at += 1;
+            continue;
+        }
         let Some(text) = arg.fixed() else {
-            if wrapper.assigns && !arg.several && assigned(&arg.text).is_some() {
-                at += 1;
-                continue;
-            }
             // It may be options, and so may be what is behind it; or it is the command.
             let is_word = !arg.several && !arg.text.starts_with(['-', HOLE]);
             return match (is_word, own) {
@@ -497,7 +497,7 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
         }
         match option(wrapper, text) {
             // `env -`
-            Option_::None if wrapper.assigns && text == "-" => at += 1,
+            Option_::None if wrapper.assigns != Assignments::Nothing && text == "-" => at += 1,
             Option_::Takes(words) => {
                 starts_nothing |= chooses(wrapper.nothing, text);
                 if wrapper.line_if.chars().any(|letter| has_letter(text, letter)) {
@@ -517,7 +517,7 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
                 at += words;
             }
             Option_::Unknown => return any_word(args),
-            Option_::None if wrapper.assigns && is_assignment(text) => at += 1,
+            Option_::None if wrapper.assigns.may_have(arg) => return any_word(args),
             // The word of its own may be left out.
             Option_::None if own > 0 && !(wrapper.is_own)(text) => return any_word(args),
             Option_::None if own > 0 => (own, at) = (own - 1, at + 1),
@@ -529,6 +529,8 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
     if starts_nothing {
         return lines;
     }
+    // `env -- A=1 make`
+    at += args.iter().skip(at).take_while(|arg| wrapper.assigns.have(arg)).count();
     lines.into_iter().chain(of_rest(rest, args, at + own)).collect()
 }
 

@@ -3,6 +3,8 @@
 //! A row says what a manual says: which options there are, which take a value, how many words of its own a program has, and how
 //! what follows is read. An option that is in no row may take a value or not; then each word may be the command's name.
 
+use super::known::{HOLE, KnownWord, assigned};
+
 /// The reading of what stands behind a wrapper's options and its own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WrappedRest {
@@ -52,14 +54,42 @@ pub(super) struct Wrapper {
     pub(super) own: usize,
     /// True for a word of its own. Another word may be the command already.
     pub(super) is_own: fn(&str) -> bool,
-    /// `NAME=value` may stand before the command.
-    pub(super) assigns: bool,
+    /// Assignments that may stand before the command.
+    pub(super) assigns: Assignments,
     /// The command runs in another directory, or may.
     pub(super) moves: bool,
     /// True if each option is one word, whatever its name is.
     pub(super) is_one_word: bool,
     /// How the rest is read.
     pub(super) rest: WrappedRest,
+}
+
+/// Assignments that a wrapper takes before its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Assignments {
+    /// None.
+    Nothing,
+    /// `NAME=value`. Of other words with a `=` it is not known.
+    Names,
+    /// Every word with a `=`, whatever stands before it.
+    Anything,
+}
+
+impl Assignments {
+    /// True if a word is certainly one.
+    pub(super) fn have(self, word: &KnownWord) -> bool {
+        let Some((name, _)) = word.text.split_once('=').filter(|_| !word.several) else { return false };
+        match self {
+            Self::Nothing => false,
+            Self::Names => assigned(&word.text).is_some(),
+            Self::Anything => !name.starts_with(['-', HOLE]),
+        }
+    }
+
+    /// True if a word may be one.
+    pub(super) fn may_have(self, word: &KnownWord) -> bool {
+        self.have(word) || (self != Self::Nothing && word.text.contains('=') && !word.text.starts_with('-'))
+    }
 }
 
 pub(super) const PLAIN: Wrapper = Wrapper {
@@ -76,7 +106,7 @@ pub(super) const PLAIN: Wrapper = Wrapper {
     command_if: ("", &[]),
     own: 0,
     is_own: |_| true,
-    assigns: false,
+    assigns: Assignments::Nothing,
     moves: false,
     is_one_word: false,
     rest: WrappedRest::Command,
@@ -130,10 +160,10 @@ const WRAPPERS: &[Wrapper] = &[
         names: &["env"],
         flags: "i0v", valued: "uC",
         long: &["ignore-environment", "null", "debug"], long_valued: &["unset", "chdir"],
-        places: ("C", &["chdir"]), assigns: true,
+        places: ("C", &["chdir"]), assigns: Assignments::Anything,
         ..PLAIN
     },
-    Wrapper { names: &["cross-env", "cross-env-shell"], assigns: true, ..PLAIN },
+    Wrapper { names: &["cross-env", "cross-env-shell"], assigns: Assignments::Anything, ..PLAIN },
     Wrapper {
         names: &[
             "nohup", "busybox", "toybox", "builtin", "coproc", "unbuffer", "fakeroot", "nocache", "noglob", "eatmydata", "catchsegv",
@@ -170,7 +200,7 @@ const WRAPPERS: &[Wrapper] = &[
         flags: "AbEHknPSNn", valued: "ugphCDRTrt",
         long: &["preserve-env", "set-home", "non-interactive", "stdin", "background", "askpass", "reset-timestamp"],
         long_valued: &["user", "group", "prompt", "host", "chdir", "chroot"],
-        places: ("DR", &["chdir", "chroot"]), assigns: true,
+        places: ("DR", &["chdir", "chroot"]), assigns: Assignments::Names,
         ..PLAIN
     },
     Wrapper {

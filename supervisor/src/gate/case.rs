@@ -11,6 +11,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::rules::commands::{self, Begin};
 use callgate_policy::rules::{Act, CommandPart, Decision, EffectStanding, JudgedEffect, RuleSet, SubPolicyReport};
 use callgate_policy::shell::Line;
+use callgate_policy::shell::input::InputUse;
 use callgate_tools::database::CONNECTION;
 use serde_json::Map;
 
@@ -88,6 +89,11 @@ impl<'a> Case<'a> {
         // Its tool has chosen the directory of a program, and not the call.
         let usual = if run.line().is_some() { self.shell_dir } else { directory };
         let begin = Begin { directory, usual, root: self.root };
+        let uses = commands.iter().flatten().map(CommandPart::uses_input);
+        let used = match &commands {
+            Some(_) => uses.fold(InputUse::Data, |all, used| if used == InputUse::Line { used } else { all }),
+            None => InputUse::Line,
+        };
         let mut acts: Vec<Act<'a>> = match commands.map(|parts| commands::beginning_in(parts, begin)) {
             Some(parts) if !parts.is_empty() => {
                 let fed = |part: CommandPart| if run.input().is_some() { part.fed() } else { part };
@@ -95,7 +101,7 @@ impl<'a> Case<'a> {
             }
             Some(_) | None => vec![unseen],
         };
-        acts.extend(run.input().map(Act::Input));
+        acts.extend(run.input().map(|text| Act::input(text, used)));
         acts
     }
 

@@ -65,8 +65,9 @@ pub(super) fn rules(
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
     refuse_unknown_tools(&rules, &known, registry)?;
-    // Rules that a child has from its parent are about its parent's servers and agents.
-    if !is_child {
+    // Rules that a child has from its parent are about its parent's servers and agents, and those of a server's session, which has no
+    // tools, are its manifest's: they were checked where that was opened.
+    if !is_child && spec.tools {
         refuse_what_never_matches(&rules, spec, registry)?;
     }
     Ok(rules)
