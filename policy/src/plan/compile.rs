@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::below::{keep_below, lies_below};
+use super::closed::closed;
 use super::etc::{EtcReading, Readable};
 use super::protect::{Match, State, names};
 use super::system::{self, Execute};
@@ -48,6 +49,7 @@ pub fn session(
     // Where nothing may be written, nobody need judge.
     let further = facts.left_of.values().chain(&judged_from).filter(|_| !write.is_empty());
     keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
+    let closed = closed(facts, &surroundings, &grants);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
@@ -63,6 +65,7 @@ pub fn session(
             asked: facts.asked.clone(),
             homes: facts.homes.clone(),
             policy: PolicyFiles::default(),
+            closed,
         },
         exec,
         reading: None,
@@ -371,8 +374,12 @@ fn granted(
 }
 
 /// Who writes in a region. Names are looked for from the nearest tree that holds it: a workspace, or another grant. A
-/// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both.
+/// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both. Where rules close places
+/// the broker writes everything: a file in one may have a hard link anywhere.
 fn write_access(region: &PathRegion, all: &Scope<PathRegion>, facts: &HostFacts) -> FsAccess {
+    if !facts.closed.is_empty() {
+        return FsAccess::Kept;
+    }
     let path = region.literal_prefix();
     if facts.left_of.contains_key(&path) {
         return FsAccess::Kept; // whatever it is called, something in the larger tree may lead there

@@ -4,6 +4,7 @@
 //! decides nothing: it performs the plan's steps in order, or stops and says which step failed.
 
 mod below;
+mod closed;
 pub mod compile;
 pub mod env;
 pub mod etc;
@@ -26,6 +27,7 @@ use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, ProgramPattern};
+use crate::rules::ClosedPlace;
 
 pub use self::exec::{Exec, ProgramRule};
 pub use self::network::{Carries, NAMES, NAMES_NETWORK, Network, PROXY, Secured};
@@ -247,6 +249,23 @@ pub struct Protection {
     /// Where the session's policy came from.
     #[serde(default)]
     pub policy: PolicyFiles,
+    /// Places that rules close for writing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedByRule>,
+}
+
+/// A place that a rule closes for writing, with the names that the host has for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosedByRule {
+    /// The place, as the rule spells it.
+    pub place: ClosedPlace,
+    /// Paths of what is there, of the links on the way, and where these are mounted besides, as the kernel spells them. What lies
+    /// below one is closed too.
+    pub names: Vec<HostPath>,
+    /// Directories that stay where they are, because the way leads out of them by `..`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<HostPath>,
 }
 
 /// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
@@ -433,6 +452,13 @@ impl SessionPlan {
     #[must_use]
     pub fn keeping(mut self, policy: &PolicyFiles) -> Self {
         self.protection.policy = policy.clone();
+        self
+    }
+
+    /// This plan, with these places closed for writing.
+    #[must_use]
+    pub fn closing(mut self, places: &[ClosedByRule]) -> Self {
+        self.protection.closed = places.to_vec();
         self
     }
 

@@ -26,6 +26,7 @@ fn facts() -> HostFacts {
         left_of: BTreeMap::new(),
         asked_without_links: Vec::new(),
         asked: Vec::new(),
+        closed: Vec::new(),
         homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: EtcReading::Tree, id: ID }],

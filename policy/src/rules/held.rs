@@ -1,0 +1,110 @@
+//! Places that rules deny for writing and that a sandbox can close to everything in it, so that its programs may run.
+//!
+//! Only a directory with all below it and a single file are such places: they are kept by their paths, whatever comes or moves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::effect::{EffectKind, EffectKinds};
+use crate::path::HostPath;
+use crate::pattern::PathPattern;
+
+use super::act::Act;
+use super::pattern::Matcher;
+use super::permission::{Capability, Permission};
+use super::rule::Action;
+use super::{Compiled, RuleKey, RuleSet};
+
+const WRITES: EffectKinds = EffectKinds::of(&[EffectKind::Writes]);
+
+/// A place where a rule denies writing to every call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosedPlace {
+    /// Its path, as the pattern spells it.
+    pub path: HostPath,
+    /// True for a directory with all below it; false for one file.
+    pub is_tree: bool,
+    /// The rule, and where it is written.
+    pub rule: String,
+}
+
+impl ClosedPlace {
+    fn pattern(&self) -> Option<PathPattern> {
+        if self.is_tree { PathPattern::subtree(&self.path) } else { PathPattern::literal(&self.path) }
+    }
+
+    /// True if all that a pattern matches lies in it.
+    fn holds(&self, pattern: &PathPattern) -> bool {
+        self.pattern().is_some_and(|own| pattern.within(&own))
+    }
+}
+
+impl Compiled {
+    /// The pattern of a rule that denies paths.
+    fn denied_paths(&self) -> Option<&PathPattern> {
+        match &self.matcher {
+            Matcher::Path(pattern, _) if self.action == Action::Deny => Some(pattern),
+            _ => None,
+        }
+    }
+}
+
+impl RuleSet {
+    /// Places that rules close for writing, if nothing that ranks before lets a call write there all the same. A pattern
+    /// that is neither a file nor a directory with all below it names none.
+    #[must_use]
+    pub fn closed_places(&self) -> Vec<ClosedPlace> {
+        let mut all = Vec::new();
+        for (at, (key, rule)) in self.with_keys().enumerate() {
+            let is_about_writing = match &self.permissions[key.permission] {
+                Permission::Effect { kinds, .. } => *kinds == WRITES,
+                Permission::Capability(capability) => *capability == Capability::FsWrite,
+                Permission::Tool(_) | Permission::Mcp { .. } | Permission::Any => false,
+            };
+            let Some(pattern) = rule.denied_paths().filter(|_| is_about_writing) else { continue };
+            let (path, is_tree) = (pattern.literal_prefix(), !pattern.is_literal());
+            let place = ClosedPlace { path, is_tree, rule: rule.told.to_string() };
+            let is_place = pattern.is_subtree() || pattern.is_literal();
+            if is_place && !self.with_keys().take(at).any(|before| self.opens(before, pattern)) {
+                all.push(place);
+            }
+        }
+        all
+    }
+
+    /// True if a rule may let a call write what a pattern matches.
+    fn opens(&self, (key, rule): (&RuleKey, &Compiled), pattern: &PathPattern) -> bool {
+        let touches = match &rule.matcher {
+            Matcher::All => true,
+            Matcher::Path(other, _) => !other.disjoint(pattern),
+            Matcher::Request(_) | Matcher::Command(_) | Matcher::Phrase(_) | Matcher::Host(..) | Matcher::Agent(_) => {
+                false
+            }
+        };
+        rule.action != Action::Deny && touches && self.kinds_of(&self.permissions[key.permission]).meets(WRITES)
+    }
+
+    /// Takes these places for closed by the sandbox: rules about them no longer deny programs as a whole.
+    pub fn hold(&mut self, places: impl IntoIterator<Item = ClosedPlace>) {
+        self.held.extend(places);
+    }
+
+    /// The places that the sandbox closes.
+    #[must_use]
+    pub fn held(&self) -> &[ClosedPlace] {
+        &self.held
+    }
+
+    /// True if the sandbox keeps programs from everything that a rule denies them.
+    fn is_held(&self, capability: Capability, rule: &Compiled) -> bool {
+        let is_closed = |pattern: &PathPattern| self.held.iter().any(|place| place.holds(pattern));
+        capability == Capability::FsWrite && rule.denied_paths().is_some_and(is_closed)
+    }
+
+    /// The first rule about a capability that says something of what programs could do, beyond what the sandbox sees to.
+    pub(super) fn first_of_reach(&self, capability: Capability) -> Option<&Compiled> {
+        let is_about = |permission: &Permission| *permission == Permission::Capability(capability);
+        let mut about = self.about(is_about, &Act::Anything);
+        about.find(|rule| rule.matcher.applies(rule.action, &Act::Anything) && !self.is_held(capability, rule))
+    }
+}
