@@ -70,6 +70,7 @@ pub mod approval;
 pub mod call_grant;
 pub mod ceiling;
 pub mod databases;
+pub mod denied;
 pub mod document;
 pub mod effect;
 pub mod effective;

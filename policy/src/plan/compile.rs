@@ -13,11 +13,12 @@ use super::{
     PROTOCOL_VERSION, PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, env,
 };
 use crate::call_grant::CallGrant;
+use crate::denied::DeniedFiles;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
-use crate::pattern::{HostPattern, ProgramPattern};
+use crate::pattern::{HostPattern, PathPattern, ProgramPattern};
 use crate::rules::SubPolicy;
 
 pub use super::facts::{HostFacts, LeftOut, PlanError};
@@ -163,6 +164,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
         version: PROTOCOL_VERSION,
         rules,
         within,
+        without: Vec::new(),
         network,
         as_spelt: false,
         serves_session: false,
@@ -216,6 +218,23 @@ pub fn narrowed(
     let mut all = kept(session, facts);
     all.extend(rules);
     Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
+}
+
+/// The call of a search that leaves out what rules deny. A grant all of which is denied is none; what is denied within one is the tool's
+/// to leave out, since the kernel is told of whole trees.
+#[must_use]
+pub fn leaving_out(mut plan: CallPlan, denied: Vec<DeniedFiles>) -> CallPlan {
+    if let CallRules::Own(rules) = &mut plan.rules {
+        let is_denied = |rule: &FsRule| {
+            let all = match rule.extent {
+                Extent::Subtree => PathPattern::subtree(&rule.path),
+                Extent::File | Extent::Entry => PathPattern::literal(&rule.path),
+            };
+            all.is_some_and(|all| denied.iter().any(|denied| all.within(&denied.pattern)))
+        };
+        rules.retain(|rule| !is_denied(rule));
+    }
+    CallPlan { without: denied, ..plan }
 }
 
 /// Places for a program that may change nothing which was granted: the base system's devices and the session's `TMPDIR`.

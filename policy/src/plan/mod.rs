@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::denied::{ClosedPlace, DeniedFiles};
 use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, ProgramPattern};
-use crate::rules::ClosedPlace;
 
 pub use self::exec::{Exec, ProgramRule};
 pub use self::network::{Carries, NAMES, NAMES_NETWORK, Network, PROXY, Secured};
@@ -620,6 +620,9 @@ pub struct CallPlan {
     /// Regions that a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
+    /// Files that a search leaves out, because rules deny them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<DeniedFiles>,
     /// Hosts that it may connect to of what the session may; `None` for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,

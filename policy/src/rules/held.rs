@@ -1,50 +1,33 @@
-//! Places that rules deny for writing and that a sandbox can close to everything in it, so that its programs may run.
+//! Denials of a part of what a call could do, which leave the rest.
 //!
-//! Only a directory with all below it and a single file are such places: they are kept by their paths, whatever comes or moves.
+//! Places that rules deny for writing can be closed by a sandbox to everything in it, so that its programs may run. Only a directory with
+//! all below it and a single file are such places: they are kept by their paths, whatever comes or moves. Of a tree that is searched,
+//! files that rules deny are left out.
 
-use serde::{Deserialize, Serialize};
-
+use crate::denied::{ClosedPlace, DeniedFiles};
 use crate::effect::{EffectKind, EffectKinds};
-use crate::path::HostPath;
 use crate::pattern::PathPattern;
 
-use super::act::Act;
+use super::act::{Act, JudgedEffect};
 use super::pattern::Matcher;
 use super::permission::{Capability, Permission};
 use super::rule::Action;
-use super::{Compiled, RuleKey, RuleSet};
+use super::{Compiled, JudgedCall, RuleKey, RuleSet};
 
 const WRITES: EffectKinds = EffectKinds::of(&[EffectKind::Writes]);
-
-/// A place where a rule denies writing to every call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClosedPlace {
-    /// Its path, as the pattern spells it.
-    pub path: HostPath,
-    /// True for a directory with all below it; false for one file.
-    pub is_tree: bool,
-    /// The rule, and where it is written.
-    pub rule: String,
-}
-
-impl ClosedPlace {
-    fn pattern(&self) -> Option<PathPattern> {
-        if self.is_tree { PathPattern::subtree(&self.path) } else { PathPattern::literal(&self.path) }
-    }
-
-    /// True if all that a pattern matches lies in it.
-    fn holds(&self, pattern: &PathPattern) -> bool {
-        self.pattern().is_some_and(|own| pattern.within(&own))
-    }
-}
 
 impl Compiled {
     /// The pattern of a rule that denies paths.
     fn denied_paths(&self) -> Option<&PathPattern> {
         match &self.matcher {
             Matcher::Path(pattern, _) if self.action == Action::Deny => Some(pattern),
-            _ => None,
+            Matcher::All
+            | Matcher::Command(_)
+            | Matcher::Phrase(_)
+            | Matcher::Path(..)
+            | Matcher::Host(..)
+            | Matcher::Agent(_)
+            | Matcher::Request(_) => None,
         }
     }
 }
@@ -69,6 +52,29 @@ impl RuleSet {
                 all.push(place);
             }
         }
+        all
+    }
+
+    /// Files that a call leaves out of the trees that it searches: those that rules deny which come before the one that decides about
+    /// the tree. What an approval or a mode lets pass changes nothing here.
+    #[must_use]
+    pub fn left_out(&self, call: &JudgedCall<'_>) -> Vec<DeniedFiles> {
+        let mut all = Vec::new();
+        for JudgedEffect { effect, standing, acts } in &call.effects {
+            for act in acts {
+                let Act::Search(tree) = act else { continue };
+                let Some(tree) = PathPattern::subtree(tree) else { continue };
+                let is_about = |permission: &Permission| permission.covers(call.tool, effect.kind(), *standing);
+                let before = self.about(is_about, act).take_while(|rule| !rule.matcher.applies(rule.action, act));
+                let denied = before.filter_map(|rule| rule.denied_paths().map(|pattern| (rule, pattern)));
+                let denied = denied.filter(|(_, pattern)| !pattern.disjoint(&tree));
+                all.extend(
+                    denied.map(|(rule, pattern)| DeniedFiles { pattern: pattern.clone(), rule: rule.told.to_string() }),
+                );
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
         all
     }
 

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{ApprovalScope, Approvals, EffectKey};
+use crate::denied::ClosedPlace;
 use crate::effect::{Effect, EffectKind, EffectKinds, WriteKind};
 use crate::mode::Mode;
 use crate::variable::Variables;
@@ -35,7 +36,6 @@ pub use crate::shell::starts::HOLE;
 pub use act::{Act, EffectStanding, JudgedEffect};
 pub use allow::AllowEntry;
 pub use commands::CommandPart;
-pub use held::ClosedPlace;
 pub(crate) use pattern::Specificity;
 pub use pattern::{RulePatternError, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};

@@ -38,6 +38,7 @@ impl Pairs {
             Act::Command(_)
             | Act::Nothing
             | Act::Tree(_)
+            | Act::Search(_)
             | Act::UnknownCommand
             | Act::WholeLine
             | Act::Input(_)
@@ -307,6 +308,11 @@ impl Matcher {
             }
             (Self::Path(pattern, _), Act::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
+            // What is denied within it is left out.
+            (Self::Path(pattern, _), Act::Search(path)) if action == Action::Deny => {
+                pattern.matches(path) || PathPattern::subtree(path).is_none_or(|tree| tree.within(pattern))
+            }
+            (Self::Path(..), Act::Search(path)) => self.applies(action, &Act::Tree(path)),
             (Self::Host(pattern, _), Act::Host(host, port)) => pattern.matches(host, *port),
             (Self::Agent(pattern), Act::Agent(agent, task)) => {
                 pattern.matches(agent)

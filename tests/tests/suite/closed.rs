@@ -298,3 +298,76 @@ fn s0_51_what_cannot_be_closed_is_denied_as_a_whole() {
         assert_eq!(envelope["data"]["exit_code"], 0, "the control: {envelope}");
     });
 }
+
+/// Names of the files that a result is about.
+fn found(envelope: &Value) -> Vec<String> {
+    let data = &envelope["data"];
+    let of = |key: &str| data[key].as_array().cloned().unwrap_or_default();
+    let mut names: Vec<String> = [of("matches"), of("paths"), of("entries")]
+        .concat()
+        .iter()
+        .map(|one| one["path"].as_str().or(one["name"].as_str()).or(one.as_str()).unwrap().to_owned())
+        .map(|path| path.rsplit("/workspace/").next().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// S0-51: tools that go through a tree leave out what rules deny there, and say how much; what is named alone is denied. A rule about
+/// what files hold leaves their names.
+#[test]
+fn s0_51_searches_leave_out_what_is_denied() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for file in ["secret/key", "secret/deep/key", "src/.env", "src/a.pem", "src/a.txt"] {
+            let file = env.workspace().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            env.give(file.parent().unwrap());
+            env.file_at(file, "classified");
+        }
+        env.give(&env.workspace().join("secret"));
+        std::os::unix::fs::symlink("../secret", text(&env, "src/link")).unwrap();
+        let extra = "mode = \"yolo\"\nextra = [\"file_search\", \"list\"]\n";
+        let denies = |permission: &str| {
+            let rules = ["secret/**", "**/.env", "src/*.pem"].map(|pattern| rule(permission, pattern, "deny"));
+            format!("{extra}{}", rules.concat())
+        };
+        let grep = json!({ "pattern": "classified", "glob": "*" });
+        let env_file = json!({ "pattern": "classified", "glob": ".env" });
+        let all = ["secret/deep/key", "secret/key", "src/a.pem", "src/a.txt"];
+        for (tool, args, left, count, without) in [
+            ("grep", &grep, &["src/a.txt"][..], 2, &all[..]),
+            ("grep", &env_file, &[], 2, &["src/.env"]),
+            ("glob", &json!({ "pattern": "*.txt" }), &["src/a.txt"], 1, &["src/a.txt"]),
+            ("glob", &json!({ "pattern": "secret/**" }), &[], 2, &all[..2]),
+            ("file_search", &json!({ "query": "key" }), &[], 2, &all[..2]),
+            ("list", &json!({ "path": "src" }), &["a.txt", "link"], 1, &["a.pem", "a.txt", "link"]),
+        ] {
+            let called = call(&env, &denies("fs.read"), &[], tool, args);
+            let mut seen = found(&called.envelope);
+            seen.retain(|name| name != "m.toml");
+            assert_eq!(seen, left, "{tool} {args}: {}", called.envelope);
+            let left_out = &called.envelope["data"]["left_out"];
+            assert_eq!(left_out["count"], count, "{tool} {args}: {}", called.envelope);
+            assert!(left_out["by"][0].as_str().unwrap().contains("the rule deny fs.read"), "{left_out}");
+            let control = call(&env, extra, &[], tool, args);
+            let mut seen = found(&control.envelope);
+            seen.retain(|name| name != "m.toml");
+            assert_eq!(seen, without, "the control: {tool} {args}");
+            assert!(control.envelope["data"]["left_out"].is_null());
+        }
+        for (tool, path) in [("grep", "secret"), ("grep", "secret/key"), ("grep", "src/a.pem"), ("glob", "secret/deep")]
+        {
+            let args = json!({ "pattern": "classified", "path": path });
+            call(&env, &denies("fs.read"), &[], tool, &args).assert_denied("rule", "the rule deny fs.read");
+        }
+        let by_link =
+            call(&env, &denies("fs.read"), &[], "grep", &json!({ "pattern": "classified", "path": "src/link" }));
+        assert!(by_link.envelope["error_text"].as_str().unwrap().contains("symbolic link"), "{}", by_link.envelope);
+        // What they hold is denied, and not what they are called.
+        let names = call(&env, &denies("read"), &[], "glob", &json!({ "pattern": "secret/**" }));
+        assert_eq!(found(&names.envelope), all[..2], "{}", names.envelope);
+        let lines = call(&env, &denies("read"), &[], "grep", &grep);
+        assert_eq!(lines.envelope["data"]["left_out"]["count"], 2, "{}", lines.envelope);
+    });
+}

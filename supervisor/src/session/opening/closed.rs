@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use callgate_policy::denied::ClosedPlace;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::ClosedByRule;
-use callgate_policy::rules::ClosedPlace;
 use callgate_worker::way::{FollowedPath, trace};
 
 use super::policy_files::all_names;
