@@ -43,6 +43,7 @@
 //!     left_of: effective.left_of(),
 //!     asked_without_links: vec![],
 //!     asked: vec![],
+//!     closed: vec![],
 //!     homes: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     path_left_out: vec![],
@@ -69,6 +70,7 @@ pub mod approval;
 pub mod call_grant;
 pub mod ceiling;
 pub mod databases;
+pub mod denied;
 pub mod document;
 pub mod effect;
 pub mod effective;

@@ -52,6 +52,7 @@ pub(crate) fn collect(
         left_of: effective.left_of(),
         asked,
         asked_without_links: asked_without_links(effective),
+        closed: Vec::new(),
         homes: homes.iter().map(HostPath::from).collect(),
         workspace,
         toolchains: search.toolchains,

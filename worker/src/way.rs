@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -162,6 +163,37 @@ impl FollowedPath {
     pub fn has_links(&self) -> bool {
         !self.links.is_empty()
     }
+}
+
+/// Most components of a path that are followed: four times as many as a path can have that is opened at once.
+const COMPONENTS: usize = 2 * libc::PATH_MAX as usize;
+
+/// The links on the way to a path, and where they lead; also where nothing is. A relative one starts from the root. Whoever
+/// wrote the path chose its length: what is longer than anybody can open is left where that shows.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "it only looks, as whoever asks")]
+pub fn trace(path: &Path) -> (Vec<PathBuf>, PathBuf) {
+    let (mut links, mut at) = (Vec::new(), PathBuf::from("/"));
+    let parts = path.components().take(COMPONENTS);
+    let mut pending: VecDeque<PathBuf> = parts.map(|part| PathBuf::from(part.as_os_str())).collect();
+    while let Some(part) = pending.pop_front().filter(|_| at.as_os_str().len() < libc::PATH_MAX as usize) {
+        match part.components().next() {
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            Some(Component::Normal(name)) => {
+                let next = at.join(name);
+                match fs::read_link(&next) {
+                    Ok(target) if links.len() < LINKS => {
+                        links.push(next);
+                        target.components().rev().for_each(|part| pending.push_front(part.as_os_str().into()));
+                    }
+                    Ok(_) | Err(_) => at = next,
+                }
+            }
+            Some(Component::CurDir | Component::Prefix(_)) | None => {}
+        }
+    }
+    (links, at)
 }
 
 /// Where distributions put programs and libraries, and nobody works. (Not `/opt`, `/usr/local` or `/usr/src`, where people do.)

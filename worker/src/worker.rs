@@ -155,6 +155,7 @@ fn get_ready() -> io::Result<()> {
         version: PROTOCOL_VERSION,
         rules: CallRules::Own(vec![rule]),
         within: Vec::new(),
+        without: Vec::new(),
         network: None,
         as_spelt: false,
         serves_session: false,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::below::{keep_below, lies_below};
+use super::closed::closed;
 use super::etc::{EtcReading, Readable};
 use super::protect::{Match, State, names};
 use super::system::{self, Execute};
@@ -12,11 +13,12 @@ use super::{
     PROTOCOL_VERSION, PolicyFiles, Presence, ProgramRule, Protection, Resource, SessionPlan, Strength, env,
 };
 use crate::call_grant::CallGrant;
+use crate::denied::DeniedFiles;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
-use crate::pattern::{HostPattern, ProgramPattern};
+use crate::pattern::{HostPattern, PathPattern, ProgramPattern};
 use crate::rules::SubPolicy;
 
 pub use super::facts::{HostFacts, LeftOut, PlanError};
@@ -48,6 +50,7 @@ pub fn session(
     // Where nothing may be written, nobody need judge.
     let further = facts.left_of.values().chain(&judged_from).filter(|_| !write.is_empty());
     keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
+    let closed = closed(facts, &surroundings, &grants);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
@@ -63,6 +66,7 @@ pub fn session(
             asked: facts.asked.clone(),
             homes: facts.homes.clone(),
             policy: PolicyFiles::default(),
+            closed,
         },
         exec,
         reading: None,
@@ -160,6 +164,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
         version: PROTOCOL_VERSION,
         rules,
         within,
+        without: Vec::new(),
         network,
         as_spelt: false,
         serves_session: false,
@@ -213,6 +218,23 @@ pub fn narrowed(
     let mut all = kept(session, facts);
     all.extend(rules);
     Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
+}
+
+/// The call of a search that leaves out what rules deny. A grant all of which is denied is none; what is denied within one is the tool's
+/// to leave out, since the kernel is told of whole trees.
+#[must_use]
+pub fn leaving_out(mut plan: CallPlan, denied: Vec<DeniedFiles>) -> CallPlan {
+    if let CallRules::Own(rules) = &mut plan.rules {
+        let is_denied = |rule: &FsRule| {
+            let all = match rule.extent {
+                Extent::Subtree => PathPattern::subtree(&rule.path),
+                Extent::File | Extent::Entry => PathPattern::literal(&rule.path),
+            };
+            all.is_some_and(|all| denied.iter().any(|denied| all.within(&denied.pattern)))
+        };
+        rules.retain(|rule| !is_denied(rule));
+    }
+    CallPlan { without: denied, ..plan }
 }
 
 /// Places for a program that may change nothing which was granted: the base system's devices and the session's `TMPDIR`.
@@ -371,8 +393,12 @@ fn granted(
 }
 
 /// Who writes in a region. Names are looked for from the nearest tree that holds it: a workspace, or another grant. A
-/// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both.
+/// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both. Where rules close places
+/// the broker writes everything: a file in one may have a hard link anywhere.
 fn write_access(region: &PathRegion, all: &Scope<PathRegion>, facts: &HostFacts) -> FsAccess {
+    if !facts.closed.is_empty() {
+        return FsAccess::Kept;
+    }
     let path = region.literal_prefix();
     if facts.left_of.contains_key(&path) {
         return FsAccess::Kept; // whatever it is called, something in the larger tree may lead there

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::etc::Readable;
-use super::{AskedFor, Calls, Identity, PrivateDir, Strength};
+use super::{AskedFor, Calls, ClosedByRule, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
 
 /// Facts about the host that the supervisor found out, as values.
@@ -36,6 +36,8 @@ pub struct HostFacts {
     /// All that was asked for to write in ([`EffectiveSet::asked_for`](crate::effective::EffectiveSet::asked_for)), of what this is a
     /// part of as well; also by its path without links.
     pub asked: Vec<AskedFor>,
+    /// Places that rules close for writing, as far as a plan can close them.
+    pub closed: Vec<ClosedByRule>,
     /// Home directories: what `~` may be in the settings of repositories.
     pub homes: Vec<HostPath>,
     /// The directories of `PATH`, each checked to hold nothing that the session, or an earlier one of the same workspace, can write.

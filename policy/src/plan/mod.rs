@@ -4,6 +4,7 @@
 //! decides nothing: it performs the plan's steps in order, or stops and says which step failed.
 
 mod below;
+mod closed;
 pub mod compile;
 pub mod env;
 pub mod etc;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::denied::{ClosedPlace, DeniedFiles};
 use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
@@ -247,6 +249,23 @@ pub struct Protection {
     /// Where the session's policy came from.
     #[serde(default)]
     pub policy: PolicyFiles,
+    /// Places that rules close for writing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedByRule>,
+}
+
+/// A place that a rule closes for writing, with the names that the host has for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosedByRule {
+    /// The place, as the rule spells it.
+    pub place: ClosedPlace,
+    /// Paths of what is there, of the links on the way, and where these are mounted besides, as the kernel spells them. What lies
+    /// below one is closed too.
+    pub names: Vec<HostPath>,
+    /// Directories that stay where they are, because the way leads out of them by `..`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<HostPath>,
 }
 
 /// Plan of a whole session: the outer bound that the broker, the zygote and every worker live in.
@@ -436,6 +455,13 @@ impl SessionPlan {
         self
     }
 
+    /// This plan, with these places closed for writing.
+    #[must_use]
+    pub fn closing(mut self, places: &[ClosedByRule]) -> Self {
+        self.protection.closed = places.to_vec();
+        self
+    }
+
     /// This plan, with every program judged that is about to run.
     #[must_use]
     pub fn watched(mut self, by: Watched) -> Self {
@@ -594,6 +620,9 @@ pub struct CallPlan {
     /// Regions that a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
+    /// Files that a search leaves out, because rules deny them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<DeniedFiles>,
     /// Hosts that it may connect to of what the session may; `None` for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,

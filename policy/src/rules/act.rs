@@ -38,6 +38,8 @@ pub enum Act<'a> {
     File(&'a HostPath),
     /// A directory and everything in it.
     Tree(&'a HostPath),
+    /// A directory and everything in it that is not denied: whoever goes through it leaves the rest out.
+    Search(&'a HostPath),
     /// One command of a command line, or a statement.
     Command(CommandPart),
     /// A command line that could not be taken apart.
@@ -84,7 +86,7 @@ impl Act<'_> {
         match self {
             Self::Nothing | Self::WholeLine => None,
             Self::File(path) => Some(path.to_string()),
-            Self::Tree(path) => Some(format!("{path} and all beneath it")),
+            Self::Tree(path) | Self::Search(path) => Some(format!("{path} and all beneath it")),
             Self::Command(command) => {
                 let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
                 Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
@@ -120,7 +122,9 @@ impl Act<'_> {
         let path = |path: &HostPath| path.as_path().to_str().map(escaped_pattern);
         let pattern = match self {
             Self::File(file) => path(file),
-            Self::Tree(tree) => path(tree).map(|tree| format!("{}/**", tree.trim_end_matches('/'))),
+            Self::Tree(tree) | Self::Search(tree) => {
+                path(tree).map(|tree| format!("{}/**", tree.trim_end_matches('/')))
+            }
             Self::Command(command) => match command.directory().told() {
                 None => plain(command.text().to_owned()),
                 Some(directory) => plain(command.text().to_owned())
@@ -170,6 +174,17 @@ impl<'a> JudgedEffect<'a> {
             Effect::Asks | Effect::Notes(_) | Effect::Uses(_) => Act::Nothing,
         };
         Self { effect, standing, acts: vec![act] }
+    }
+
+    /// The effect of a tool that leaves out what rules deny of a tree.
+    #[must_use]
+    pub fn leaving_out(mut self) -> Self {
+        for act in &mut self.acts {
+            if let Act::Tree(path) = act {
+                *act = Act::Search(path);
+            }
+        }
+        self
     }
 
     /// Replaces its parts.

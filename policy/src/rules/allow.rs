@@ -49,7 +49,7 @@ impl AllowEntry {
         match act {
             Act::Command(command) => keys.covers(command),
             Act::File(path) => self.covers_directory(keys, path.as_path().parent()),
-            Act::Tree(path) => self.covers_directory(keys, Some(path.as_path())),
+            Act::Tree(path) | Act::Search(path) => self.covers_directory(keys, Some(path.as_path())),
             Act::Host(host, _) => keys.matches(host),
             Act::Agent(agent, _) => keys.matches(agent),
             Act::Request(ServedRequest { words: Some(words), .. }) => keys.matches(words),

@@ -7,6 +7,7 @@ mod act;
 mod allow;
 mod builtins;
 pub mod commands;
+mod held;
 mod pattern;
 mod permission;
 mod rank;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{ApprovalScope, Approvals, EffectKey};
+use crate::denied::ClosedPlace;
 use crate::effect::{Effect, EffectKind, EffectKinds, WriteKind};
 use crate::mode::Mode;
 use crate::variable::Variables;
@@ -248,6 +250,8 @@ pub struct RuleSet {
     pub silent: EffectKinds,
     /// The tools besides the locked ones, and the kinds of their effects: what a rule's pattern means depends on it.
     pub tools: BTreeMap<String, EffectKinds>,
+    /// Places that the session's sandbox closes for writing.
+    held: Vec<ClosedPlace>,
 }
 
 impl RuleSet {
@@ -352,7 +356,8 @@ impl RuleSet {
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
-        let mut left = Self { rules: Vec::new(), keys: Vec::new(), ..self.clone() };
+        // What this sandbox closes, a child's has to close anew.
+        let mut left = Self { rules: Vec::new(), keys: Vec::new(), held: Vec::new(), ..self.clone() };
         for (key, rule) in self.with_keys().filter(|(_, rule)| kept(rule)) {
             let rank = rule.rank.clone().pinned(rule.action);
             left.insert(&self.permissions[key.permission], Compiled { rank, ..rule.clone() });
@@ -519,9 +524,9 @@ impl RuleSet {
                 self.compare(|permission| permission.covers(call.tool, effect.kind(), *standing), act, &mut all);
             }
         }
-        for capability in &call.reach {
-            self.compare(|permission| *permission == Permission::Capability(*capability), &Act::Anything, &mut all);
-        }
+        let reached = call.reach.iter().filter_map(|capability| self.first_of_reach(*capability));
+        let act = Act::Anything.told().unwrap_or_default();
+        all.extend(reached.map(|rule| Compared { rule: &rule.told, act: act.clone(), action: Some(rule.action) }));
         all
     }
 
@@ -556,12 +561,13 @@ impl RuleSet {
         let counts = |rule: &&Compiled| !(is_yolo && rule.action == Action::Ask);
         let mut applying =
             self.about(&is_about, act).filter(counts).filter(|rule| rule.matcher.applies(rule.action, act));
-        // A rule that allows a command is about the file that it reads only as long as no rule is about that file itself.
+        // A rule that allows a command is about the file that it reads only as long as no rule names that file itself (`< *key`).
         let found = match act {
             Act::Command(command) if command.read_by().is_some() => {
                 let first = applying.next();
                 let allows = |rule: &&Compiled| rule.action == Action::Allow;
-                first.filter(allows).and_then(|_| applying.find(|rule| !allows(rule))).or(first)
+                let names_it = |rule: &&Compiled| !allows(rule) && rule.matcher.names_read_files();
+                first.filter(allows).and_then(|_| applying.find(names_it)).or(first)
             }
             _ => applying.next(),
         };
@@ -604,9 +610,16 @@ impl RuleSet {
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
     fn tightened(&self, capability: Capability) -> Option<PartJudgement<'_>> {
-        let is_about = |permission: &Permission| *permission == Permission::Capability(capability);
-        let judged = self.ruled(is_about, &Act::Anything)?;
-        (judged.action != Action::Allow).then_some(PartJudgement { about: Some(&Act::Anything), ..judged })
+        let rule = self.first_of_reach(capability)?;
+        let (specificity, by) = (Some(rule.matcher.specificity()), Decider::Rule(&rule.told));
+        let about = Some(&Act::Anything);
+        (rule.action != Action::Allow).then_some(PartJudgement {
+            action: rule.action,
+            by,
+            about,
+            specificity,
+            lacks: None,
+        })
     }
 
     /// Sub-policy to which the rules that let its effects pass narrow a call: what all their grants have in common. So
@@ -699,13 +712,18 @@ impl Decision {
     #[doc(hidden)]
     #[must_use]
     pub fn remedy(&self, tool: &str) -> String {
+        let is_of_programs = self.action == Action::Deny && self.about == Act::Anything.told();
         match &self.by {
-            DecidedBy::Rule(Told { source, .. })
-                if source.scope == RuleScope::Manifest && self.action == Action::Deny =>
-            {
-                format!("only its author can lift it: change the rule at {}", source.place)
-            }
-            DecidedBy::Rule(Told { source, .. }) => format!("change the rule at {}", source.place),
+            DecidedBy::Rule(told) if is_of_programs && told.is_about_writing() => format!(
+                "{}; programs run, and only the place is closed to them, where the rule names a directory with all below it (`docs/**`) or \
+                 one file, the session was opened with it, and no rule before it allows writing there",
+                told.remedy(self.action)
+            ),
+            DecidedBy::Rule(told) if is_of_programs && told.rule.permission == "fs.read" => format!(
+                "{}; for reading no place can be closed to programs alone: grant them less to read, or use tools that name files",
+                told.remedy(self.action)
+            ),
+            DecidedBy::Rule(told) => told.remedy(self.action),
             DecidedBy::Mode { .. }
             | DecidedBy::Approval { .. }
             | DecidedBy::Profile
@@ -743,6 +761,20 @@ impl fmt::Display for Decision {
         match &self.about {
             Some(about) => write!(f, ", for {about}"),
             None => Ok(()),
+        }
+    }
+}
+
+impl Told {
+    fn is_about_writing(&self) -> bool {
+        self.rule.pattern.is_some() && self.rule.permission == "fs.write"
+    }
+
+    fn remedy(&self, decided: Action) -> String {
+        let place = &self.source.place;
+        match (self.source.scope, decided) {
+            (RuleScope::Manifest, Action::Deny) => format!("only its author can lift it: change the rule at {place}"),
+            _ => format!("change the rule at {place}"),
         }
     }
 }

@@ -40,6 +40,7 @@ impl Pairs {
             Act::Command(_)
             | Act::Nothing
             | Act::Tree(_)
+            | Act::Search(_)
             | Act::UnknownCommand
             | Act::WholeLine
             | Act::Input { .. }
@@ -297,6 +298,11 @@ impl Matcher {
         matches!(self, Self::Command(_) | Self::Phrase(_))
     }
 
+    /// True for a pattern about files that commands read: `< *key`.
+    pub(super) fn names_read_files(&self) -> bool {
+        matches!(self, Self::Command(pattern) if pattern.text.starts_with('<'))
+    }
+
     /// True if a rule with this action is about an act.
     pub(super) fn applies(&self, action: Action, act: &Act<'_>) -> bool {
         let tightens = action != Action::Allow;
@@ -316,6 +322,11 @@ impl Matcher {
             }
             (Self::Path(pattern, _), Act::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
+            // What is denied within it is left out.
+            (Self::Path(pattern, _), Act::Search(path)) if action == Action::Deny => {
+                pattern.matches(path) || PathPattern::subtree(path).is_none_or(|tree| tree.within(pattern))
+            }
+            (Self::Path(..), Act::Search(path)) => self.applies(action, &Act::Tree(path)),
             (Self::Host(pattern, _), Act::Host(host, port)) => pattern.matches(host, *port),
             (Self::Agent(pattern), Act::Agent(agent, task)) => {
                 pattern.matches(agent)

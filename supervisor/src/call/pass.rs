@@ -142,6 +142,7 @@ impl Session {
         let sub_policy = judged.sub_policy().filter(|_| own.is_none());
         let (mut plan, places) = self.narrowed(plan, grant, sub_policy)?;
         plan.as_spelt = self.gate.passes_by_path(judged);
+        plan = compile::leaving_out(plan, judged.left_out().to_vec());
         if tool.executor.reads_alone() {
             plan = compile::reading_alone(plan, self.plan(), &self.sandbox.facts);
         }

@@ -62,6 +62,7 @@ impl<'a> Case<'a> {
         let implied = self.effects.implied.iter().map(|effect| (effect, EffectStanding::Implied));
         let judged = |(effect, standing): (&'a Effect, EffectStanding)| {
             let judged = JudgedEffect::new(effect, standing);
+            let judged = if self.tool.leaves_out() { judged.leaving_out() } else { judged };
             if let Effect::Runs(run @ (ProgramRun::Program { .. } | ProgramRun::Line { .. })) = effect {
                 return judged.with(self.acts_of(run, &has_phrase));
             }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use callgate_policy::approval::{ApprovalScope, Approvals, EffectKey};
+use callgate_policy::denied::DeniedFiles;
 #[cfg(feature = "ablation")]
 use callgate_policy::effect::EffectKinds;
 use callgate_policy::effect::{Effect, Effects, HostConnection, ProgramRun};
@@ -58,6 +59,8 @@ pub(super) struct Decided {
     of_program: Option<Decision>,
     /// Sub-policy to which it is narrowed.
     sub_policy: Option<SubPolicy>,
+    /// Files that it leaves out of what it searches.
+    left_out: Vec<DeniedFiles>,
 }
 
 impl Decided {
@@ -114,6 +117,11 @@ impl Judged<'_> {
     /// Sub-policy to which the call is narrowed.
     pub(crate) fn sub_policy(&self) -> Option<&SubPolicy> {
         self.decided.sub_policy.as_ref()
+    }
+
+    /// Files that the call leaves out of what it searches.
+    pub(crate) fn left_out(&self) -> &[DeniedFiles] {
+        &self.decided.left_out
     }
 
     /// True if a person would be asked.
@@ -268,7 +276,8 @@ impl Gate {
         let sub_policy = call.effects.run().and_then(|_| self.sub_policy(&judged, call.line));
         self.refuse_hosts_past_the_rule(call, &judged)?;
         let (of_program, sub_policy) = self.decide_program_of_agent(call, &judged, sub_policy, known)?;
-        Ok(Decided { judgement, of_program, sub_policy })
+        let left_out = self.rules().left_out(&judged);
+        Ok(Decided { judgement, of_program, sub_policy, left_out })
     }
 
     /// A call as rules see it.
@@ -447,7 +456,7 @@ impl Gate {
         let answered = |approvals: &Approvals| {
             let judgement = self.judgement(&self.judged_call(call, &tool), approvals);
             let of_program = decided.of_program.clone();
-            let now = Decided { judgement, of_program, sub_policy: None };
+            let now = Decided { judgement, of_program, sub_policy: None, left_out: Vec::new() };
             let is_answered = self.asks(call, &now, watchdog.as_ref(), approvals).is_empty();
             let is_denied = now.decision().action == Action::Deny;
             approved(call, approvals).filter(|_| is_answered && !is_denied)

@@ -31,8 +31,11 @@ pub(super) fn tool(contract: &'static Contract) -> Result<Tool, RegistryError> {
         Needs::List => &[EffectKind::Lists],
     };
     let tool = file_tool(contract, worker)?.does(kinds);
-    let tool =
-        if matches!(files.needs, Needs::Read | Needs::Search | Needs::List) { tool.side_by_side() } else { tool };
+    let tool = match files.needs {
+        Needs::Read => tool.side_by_side(),
+        Needs::Search | Needs::List => tool.side_by_side().searching(),
+        Needs::Write | Needs::Change => tool,
+    };
     let Some(Outside { subject, memory, timeout }) = files.outside else { return Ok(tool) };
     let tool = tool.subject(subject).limits(Limits { memory, ..Limits::default() });
     Ok(match timeout {

@@ -82,6 +82,8 @@ pub(super) struct ToolConduct {
     does: EffectKinds,
     /// True if what it requires is in force for its own calls alone, and not for the session's programs.
     requires_alone: bool,
+    /// Its calls go through trees and leave out what rules deny.
+    leaves_out: bool,
     /// The most that its calls may change, if the session's profile leaves less than the subject says.
     pub(super) narrowed: Option<Changes>,
 }
@@ -92,7 +94,7 @@ const NOTHING: &str = r#"{ "type": "object", "additionalProperties": false }"#;
 impl Tool {
     pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
         let does = EffectKinds::of(&[kind_of(&executor)]);
-        let conduct = ToolConduct { does, requires_alone: false, narrowed: None };
+        let conduct = ToolConduct { does, requires_alone: false, leaves_out: false, narrowed: None };
         Self {
             name: name.into(),
             origin,
@@ -215,6 +217,18 @@ impl Tool {
         } else {
             Contribution::from_source(source, counts)
         }
+    }
+
+    /// With calls that go through trees, and leave out what rules deny there.
+    #[must_use]
+    pub(crate) fn searching(self) -> Self {
+        let conduct = ToolConduct { leaves_out: true, ..self.conduct };
+        Self { conduct, ..self }
+    }
+
+    /// True if its calls leave out what rules deny of a tree.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.conduct.leaves_out
     }
 
     /// With calls that have effects of these kinds.

@@ -107,7 +107,11 @@ impl Session {
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
-        let plan = compile::session(own, &facts, env, bounds)?.keeping(&self.sandbox.plan.protection.policy);
+        let protection = &self.sandbox.plan.protection;
+        facts.closed.clone_from(&protection.closed);
+        let plan = compile::session(own, &facts, env, bounds)?;
+        // All of them: its rules were judged as those of the session.
+        let plan = plan.keeping(&protection.policy).closing(&protection.closed);
         let state = slot.map(|slot| FsRule {
             path: slot.clone(),
             access: FsAccess::Kept,

@@ -81,6 +81,7 @@ fn call(zygote: &Channel, work: CallWork) -> (FromWorker, String) {
         version: PROTOCOL_VERSION,
         rules,
         within,
+        without: Vec::new(),
         network: None,
         as_spelt: false,
         serves_session: false,

@@ -44,6 +44,7 @@ mod ceiling;
 mod chaos;
 mod claims;
 mod clean_up;
+mod closed;
 mod contract;
 mod credentials;
 mod debug;

@@ -35,7 +35,7 @@ use crate::apply::landlock::reach;
 use crate::directory::is_own_name;
 use crate::protocol::StepFailure;
 use crate::toolset::TEMPORARY_PREFIX;
-use crate::way::is_the_systems;
+use crate::way::{is_the_systems, trace};
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
 const REMEMBERED: usize = 16 << 20;
@@ -164,6 +164,8 @@ pub(super) struct Keeper {
     planted: MadeFiles,
     /// Ends to which repositories' settings (A18) and links with kept names (A1) lead.
     ends: Ends,
+    /// Places that rules close for writing, wherever they lie.
+    closed: Ends,
     /// Places that were not looked at for such.
     unseen: Unseen,
     /// Homes that `~` may stand for in the settings of repositories: whoever runs git is not known here.
@@ -439,6 +441,8 @@ impl Keeper {
         let Layout { roots, places, beside } = Layout::of(plan);
         let mut keeper = Self::of((roots, beside), homes(plan, &places), SettingsAbove::default());
         let linked_policy = keeper.keep_policy(plan)?;
+        keeper.close(plan)?;
+        let linked_closed = keeper.find_linked_closed();
         let trees = keeper.trees();
         for (tree, _) in &trees {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
@@ -457,6 +461,11 @@ impl Keeper {
             linked.get_or_insert_default().files.extend(linked_policy);
         }
         let Self { repositories, ends, mut unseen, roots, .. } = keeper;
+        if !keeper.closed.is_empty() {
+            let linked = linked.get_or_insert_default();
+            linked.files.extend(linked_closed.files);
+            linked.more |= linked_closed.more;
+        }
         // A name that the session may not read is not told to it.
         let reads = |place: &Path| {
             let mut readable = plan.grants.iter().filter(|rule| rule.access.reads_files());
@@ -514,6 +523,29 @@ impl Keeper {
         Ok(linked)
     }
 
+    /// Closes the places that rules close. Fails if there are too many.
+    fn close(&mut self, plan: &SessionPlan) -> Result<(), StepFailure> {
+        for closed in &plan.protection.closed {
+            // It is told as long as the broker lives, which serves one session.
+            let why: &'static str = closed.place.rule.clone().leak();
+            let names = closed.names.iter().map(|name| self.closed.insert(name.as_path().to_owned(), why));
+            let mut kept: Vec<KeepResult> = names.collect();
+            kept.extend(closed.passed.iter().map(|passed| self.closed.pass(passed.as_path().to_owned())));
+            if kept.contains(&KeepResult::Full) {
+                let what = format!("{why}: there are too many places that rules close");
+                return Err(StepFailure::new(step::Step::KeptNames, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Files with several names in places that rules close: by another name they would be written all the same.
+    fn find_linked_closed(&self) -> Linked {
+        let mut linked = Linked { left: LookBudget::names(BOUNDS.names), ..Linked::default() };
+        self.closed.paths().for_each(|closed| linked.collect(closed));
+        linked
+    }
+
     fn of(
         (roots, beside): (Vec<Root>, HashMap<PathBuf, Beside>),
         homes: BTreeSet<PathBuf>,
@@ -537,6 +569,7 @@ impl Keeper {
             repositories: above.repositories,
             planted: MadeFiles::default(),
             ends: above.ends,
+            closed: Ends::default(),
             unseen: above.unseen,
             surveyed: false,
             states: Remembered::default(),
@@ -548,6 +581,7 @@ impl Keeper {
         let mut keeper = Self::of((roots, beside), homes(plan, &places), above);
         let places: Vec<GrantedTree<'_>> =
             places.iter().map(|(path, is_tree)| GrantedTree { path, is_tree: *is_tree }).collect();
+        keeper.close(plan)?;
         keeper.looked_before = true;
         let unkept = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         keeper.unkept = unkept.map(|rule| real(rule.path.as_path())).collect();
@@ -701,6 +735,22 @@ impl Keeper {
 
     /// Judgement on a path for this name alone.
     fn judge_name(&mut self, path: &Path) -> Option<Judgement> {
+        let judgement = self.judge_protected(path)?;
+        Some(if self.closed.is_empty() { judgement } else { self.with_closed(judgement, path) })
+    }
+
+    /// A judgement on a path, with what rules close. No state makes that free, and whoever makes what lies there has it no more than others.
+    fn with_closed(&self, mut judgement: Judgement, path: &Path) -> Judgement {
+        if let Some(why) = self.closed.why(path) {
+            judgement.kept = Some(why);
+            judgement.settings = false;
+        }
+        judgement.above |= self.closed.at_or_below(path);
+        judgement
+    }
+
+    /// Judgement on a path by the names that are protected.
+    fn judge_protected(&mut self, path: &Path) -> Option<Judgement> {
         let root = self.root(path)?;
         let of_root =
             |judgement| Judgement { single: root.is_single, file: root.is_single && root.is_named, ..judgement };
@@ -1020,7 +1070,7 @@ impl Keeper {
             });
             linked.more |= whole.is_err();
         }
-        self.ends.paths().for_each(|kept| linked.collect(kept));
+        self.ends.paths().chain(self.closed.paths()).for_each(|kept| linked.collect(kept));
         linked
     }
 
@@ -1439,37 +1489,6 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
     let text = settings(pointer).unwrap_or_default();
     let named = text.strip_prefix(b"gitdir:").unwrap_or_default().trim_ascii();
     directory.join(OsStr::from_bytes(named))
-}
-
-/// As many links as the kernel follows (path_resolution(7)).
-const LINKS: usize = 40;
-/// Most components of a path that are followed: four times as many as a path can have that is opened at once.
-const COMPONENTS: usize = 2 * libc::PATH_MAX as usize;
-
-/// The links on the way to a path, and where they lead; also where nothing is. A relative one starts from the root. Whoever
-/// wrote the path chose its length: what is longer than anybody can open is left where that shows.
-fn trace(path: &Path) -> (Vec<PathBuf>, PathBuf) {
-    let (mut links, mut at) = (Vec::new(), PathBuf::from("/"));
-    let parts = path.components().take(COMPONENTS);
-    let mut pending: VecDeque<PathBuf> = parts.map(|part| PathBuf::from(part.as_os_str())).collect();
-    while let Some(part) = pending.pop_front().filter(|_| at.as_os_str().len() < libc::PATH_MAX as usize) {
-        match part.components().next() {
-            Some(Component::ParentDir) => drop(at.pop()),
-            Some(Component::RootDir) => at = PathBuf::from("/"),
-            Some(Component::Normal(name)) => {
-                let next = at.join(name);
-                match fs::read_link(&next) {
-                    Ok(target) if links.len() < LINKS => {
-                        links.push(next);
-                        target.components().rev().for_each(|part| pending.push_front(part.as_os_str().into()));
-                    }
-                    Ok(_) | Err(_) => at = next,
-                }
-            }
-            Some(Component::CurDir | Component::Prefix(_)) | None => {}
-        }
-    }
-    (links, at)
 }
 
 #[cfg(test)]

@@ -3,11 +3,14 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use callgate_policy::denied::DeniedFiles;
 use callgate_policy::effective::PathRegion;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, CallWork, FsRule};
 use callgate_worker::toolset::{Given, Peer};
+use serde_json::{Map, Value, json};
 
 use super::error::ToolError;
 use super::file_kind::FileKind;
@@ -28,6 +31,8 @@ pub struct ToolContext {
     pub roots: Vec<HostPath>,
     /// If not empty, a search tells of these alone.
     pub within: Vec<PathRegion>,
+    /// Files that a search leaves out, and how many those were.
+    pub left_out: LeftOutFiles,
     /// How many threads a search has.
     pub threads: usize,
     /// Treatment of symbolic links on the way.
@@ -36,6 +41,36 @@ pub struct ToolContext {
     pub certificates: Vec<u8>,
     /// The program that it talks to, if it does.
     pub peer: Option<Arc<Peer>>,
+}
+
+/// Files that rules deny, which a search leaves out and counts.
+#[derive(Debug, Clone, Default)]
+pub struct LeftOutFiles {
+    denied: Arc<[DeniedFiles]>,
+    count: Arc<AtomicU64>,
+}
+
+impl LeftOutFiles {
+    /// True if a path is to be left out.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        !self.denied.is_empty() && self.denied.iter().any(|denied| denied.pattern.matches(&path.into()))
+    }
+
+    /// Counts one of them.
+    pub(super) fn count(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts the number into a result, with the rules, if there are some.
+    pub(super) fn tell(&self, data: &mut Map<String, Value>) {
+        let count = self.count.load(Ordering::Relaxed);
+        if count == 0 {
+            return;
+        }
+        let mut rules: Vec<&str> = self.denied.iter().map(|denied| denied.rule.as_str()).collect();
+        rules.dedup();
+        data.insert("left_out".to_owned(), json!({ "count": count, "by": rules }));
+    }
 }
 
 /// Treatment of symbolic links on the way to a file.
@@ -57,6 +92,7 @@ impl ToolContext {
             path,
             limit,
             within: Vec::new(),
+            left_out: LeftOutFiles::default(),
             threads: 1,
             links: LinkTreatment::Followed,
             certificates: Vec::new(),
@@ -78,7 +114,8 @@ impl ToolContext {
         let Given { threads, certificates, peer } = given;
         let peer = peer.map(Arc::new);
         let within = plan.within.clone();
-        Some((name, Self { path, paths, limit, roots, within, threads, links, certificates, peer }))
+        let left_out = LeftOutFiles { denied: plan.without.clone().into(), count: Arc::default() };
+        Some((name, Self { path, paths, limit, roots, within, left_out, threads, links, certificates, peer }))
     }
 
     /// Says where links lead, if they are refused. That they are is held where the file is opened.
@@ -98,7 +135,8 @@ impl ToolContext {
     }
 
     pub(super) fn may_tell_of(&self, path: &Path) -> bool {
-        self.within.is_empty() || self.within.iter().any(|region| region.matches(&path.into()))
+        let is_left_out = self.left_out.has(path);
+        !is_left_out && (self.within.is_empty() || self.within.iter().any(|region| region.matches(&path.into())))
     }
 
     /// The path, if a search may tell of it: the kernel may have had to be told more than was granted.

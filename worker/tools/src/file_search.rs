@@ -97,6 +97,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     data.insert("total_matches".to_owned(), total.into());
     data.insert("files_searched".to_owned(), searched.into());
     Trouble::tell(trouble, &mut data);
+    ctx.left_out.tell(&mut data);
     Ok(ToolResult::of(Value::Object(data), false))
 }
 

@@ -81,6 +81,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
         data.insert("path_b64".to_owned(), not_text.into());
     }
     Trouble::tell(trouble, &mut data);
+    ctx.left_out.tell(&mut data);
     Ok(ToolResult { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost })
 }
 

@@ -123,7 +123,7 @@ pub fn run(args: &Value, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     };
     let files_searched: u64 = searches.iter().map(|one| one.searched).sum();
     let (files, lost) = FirstFew::of_all(HEAD_MAX + REST_MAX, searches.into_iter().map(|one| one.found));
-    Ok(output(files, files_searched, lost, trouble, ctx.limit))
+    Ok(output(files, files_searched, lost, trouble, ctx))
 }
 
 fn output(
@@ -131,8 +131,9 @@ fn output(
     files_searched: u64,
     lost: bool,
     trouble: Vec<Trouble>,
-    limit: usize,
+    ctx: &ToolContext,
 ) -> ToolResult {
+    let limit = ctx.limit;
     let mut shown = ShownEntries { lost, ..ShownEntries::default() };
     let mut binary = Vec::new();
     for (key, found) in files {
@@ -163,6 +164,7 @@ fn output(
         data.insert("binary_files".to_owned(), binary.into());
     }
     Trouble::tell(trouble, &mut data);
+    ctx.left_out.tell(&mut data);
     ToolResult { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost }
 }
 

@@ -171,6 +171,9 @@ impl DirectoryListing<'_> {
                 }
             };
             if entry.depth() == 0 || !self.ctx.may_tell_of(entry.path()) {
+                if self.ctx.left_out.has(entry.path()) {
+                    self.ctx.left_out.count();
+                }
                 continue;
             }
             total += 1;
@@ -224,6 +227,7 @@ impl DirectoryListing<'_> {
             data.insert("total".to_owned(), total.into());
         }
         Trouble::tell(vec![self.trouble], &mut data);
+        self.ctx.left_out.tell(&mut data);
         ToolResult::of(Value::Object(data), self.more)
     }
 

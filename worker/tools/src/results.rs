@@ -105,6 +105,7 @@ pub(super) const GLOB: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "properties": {
+    "left_out": { "type": "object", "description": "How many files, and directories with all in them, were left out because rules deny them, and which rules." },
     "paths": { "type": "array" },
     "head": { "description": "The first of more paths than are shown." }
   },
@@ -116,6 +117,7 @@ pub(super) const GREP: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "properties": {
+    "left_out": { "type": "object", "description": "How many files, and directories with all in them, were left out because rules deny them, and which rules." },
     "matches": {
       "type": "array",
       "items": {
@@ -142,6 +144,7 @@ pub(super) const LIST: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "properties": {
+    "left_out": { "type": "object", "description": "How many files, and directories with all in them, were left out because rules deny them, and which rules." },
     "path": { "type": "string" },
     "path_b64": { "type": "string" },
     "content": { "type": "string", "description": "The entries as text, one to a line." },
@@ -175,6 +178,7 @@ pub(super) const FILE_SEARCH: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "properties": {
+    "left_out": { "type": "object", "description": "How many files, and directories with all in them, were left out because rules deny them, and which rules." },
     "matches": {
       "type": "array",
       "items": {

@@ -26,6 +26,7 @@ fn facts() -> HostFacts {
         left_of: BTreeMap::new(),
         asked_without_links: Vec::new(),
         asked: Vec::new(),
+        closed: Vec::new(),
         homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: EtcReading::Tree, id: ID }],
@@ -481,4 +482,60 @@ fn a8_a_name_is_in_a_tree_by_where_it_leads() {
     assert_eq!(writer(Some("/srv/e"), within), Writer::BrokerReadsToo);
     assert_eq!(writer(None, ("/srv/e", "/srv/t/link")), Writer::BrokerReadsToo, "the control");
     assert_eq!(writer(Some("/srv/e"), ("/srv/e", "/srv/t/link")), Writer::Broker);
+}
+
+/// S0-51: of what a search was granted, the kernel is not told of what rules deny as a whole; the rest is the tool's to leave out.
+#[test]
+fn s0_51_a_grant_that_is_denied_is_none() {
+    use crate::denied::DeniedFiles;
+    use crate::effect::FileScope;
+    use crate::pattern::PathTemplate;
+    let manifest = manifest("[requires.fs]\nread = [\"docs/**\", \"secret/**\", \"src/**\"]\n");
+    let effective = effective(&manifest);
+    let effects = Effects::of(Effect::Shows(FileScope::Tree("/w".into())));
+    let work = CallWork::Tool { name: "grep".into(), paths: vec!["/w".into()], limit: 1 };
+    let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(1) };
+    let plan = call(&effective.check(&effects).unwrap(), &facts(), spec).unwrap();
+    let denied = |pattern: &str| {
+        let pattern = PathTemplate::parse(pattern).unwrap().expand(&variables()).remove(0);
+        DeniedFiles { pattern, rule: "a rule".to_owned() }
+    };
+    let paths = |plan: &CallPlan| plan.rules.own().iter().map(|rule| rule.path.to_string()).collect::<Vec<_>>();
+    assert_eq!(paths(&plan), ["/w/docs", "/w/secret", "/w/src"], "the control");
+    let left = leaving_out(plan, vec![denied("secret/**"), denied("src/*.pem")]);
+    assert_eq!((paths(&left), left.without.len()), (vec!["/w/docs".to_owned(), "/w/src".to_owned()], 2));
+}
+
+/// S0-51: a place that a rule closes has the broker for its one writer, in every tree; one that holds what is the session's own cannot be
+/// closed, and nor can one in it, unless a tree lies between that was granted.
+#[test]
+fn s0_51_closed_places_are_the_broker_s_to_write() {
+    use crate::denied::ClosedPlace;
+    use crate::plan::ClosedByRule;
+    let manifest =
+        manifest("[requires.fs]\nwrite = [\"target/**\", \"/run/s1/tmp/w/**\"]\n[[requires.shell]]\ncmd = \"*\"");
+    let effective = effective(&manifest);
+    let compiled = |place: &str| {
+        let closed = ClosedPlace { path: place.into(), is_tree: true, rule: "a rule".to_owned() };
+        let closed = ClosedByRule { place: closed, names: vec![place.into()], passed: Vec::new() };
+        let facts = HostFacts { closed: vec![closed], ..facts() };
+        session(&effective, &facts, &manifest.env, &bounds(&manifest)).unwrap()
+    };
+    let free = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+    let target = |plan: &SessionPlan| plan.grants.iter().find(|rule| rule.path == "/w/target".into()).unwrap().access;
+    assert_eq!(target(&free), FsAccess::Write, "the control");
+    for (place, can) in [
+        ("/w/target/keep", true),
+        ("/w", true),
+        ("/elsewhere", true),
+        ("/run/s1/tmp/w/docs", true),
+        ("/run/s1/tmp/docs", false),
+        ("/run/s1/home", false),
+        ("/run", false),
+        ("/", false),
+        ("/dev/null", false),
+    ] {
+        let plan = compiled(place);
+        assert_eq!((plan.protection.closed.len(), target(&plan)), (usize::from(can), FsAccess::Kept), "{place}");
+    }
 }

@@ -15,6 +15,7 @@ use callgate_policy::shell::restricted;
 use callgate_policy::step::Step;
 
 use super::super::{Overflow, SessionSpec, Warning};
+use super::closed;
 use super::judged::{JudgedRights, barred};
 use super::recorded::RecordedRights;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
@@ -66,7 +67,7 @@ impl BoundPlan {
             Some(path) => judged.effective().clone().with_session_dir(path),
             None => judged.effective().clone(),
         };
-        let facts = facts::collect(
+        let mut facts = facts::collect(
             (strength, spec.calls),
             supervisor.support.landlock_abi,
             identity,
@@ -75,6 +76,7 @@ impl BoundPlan {
             (&effective, judged.ancestry.most.as_deref().filter(|_| is_child)),
             (changeable, judged.held.host()),
         );
+        facts.closed = closed::find(judged.rules.closed_places(), changeable);
         let plan = compile::session(&effective, &facts, &judged.env, &judged.bounds)?;
         let plan = SessionPlan { ablation: ablation.cloned(), ..plan };
         // A directory that stays is a grant like others. Nobody removes it when the session ends.

@@ -7,6 +7,7 @@
 mod barred;
 mod believed;
 mod bound;
+mod closed;
 mod examined;
 mod judged;
 mod policy_files;
@@ -133,12 +134,13 @@ impl Supervisor {
         by: OpenedBy,
     ) -> Result<Session, OpenError> {
         let RecordedRights { judged, stored, kept, redaction, .. } = recorded;
-        let JudgedRights { held, tools, ancestry, rules, credentials, watchdogs, .. } = judged;
+        let JudgedRights { held, tools, ancestry, mut rules, credentials, watchdogs, .. } = judged;
         let (profile, roots, host, variables, shell_dir) = held.into_parts();
         let (registry, sources, skills, beside, mut warnings) = tools.into_parts();
         warnings.extend(judged.warnings);
         warnings.extend(confined.warning());
         let ConfinedSession { effective, facts, looked, plan, mut opened, outputs, databases, .. } = confined;
+        rules.hold(plan.protection.closed.iter().map(|closed| closed.place.clone()));
         let id = kept.id.clone();
         let recorder = Recorder::new(id.clone(), redaction, stored, kept.last);
         let lineage = by.into_lineage();

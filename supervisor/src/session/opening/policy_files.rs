@@ -38,7 +38,8 @@ fn way(file: &Path) -> Option<FollowedPath> {
     FollowedPath::follow(file).ok().filter(|way| FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile)
 }
 
-fn all_names(places: impl Iterator<Item = PathBuf>, changeable: &Changeable) -> Vec<HostPath> {
+/// All names of each place.
+pub(super) fn all_names(places: impl Iterator<Item = PathBuf>, changeable: &Changeable) -> Vec<HostPath> {
     // Where the mounts are not known, it is protected by the name that is.
     let names = |place: PathBuf| changeable.names(&place).unwrap_or_else(|| vec![place]);
     let mut all: Vec<HostPath> = places.flat_map(names).map(HostPath::from).collect();
