@@ -562,14 +562,13 @@ impl RuleSet {
         let mut applying =
             self.about(&is_about, act).filter(counts).filter(|rule| rule.matcher.applies(rule.action, act));
         // A rule that allows a command is about the file that it reads only as long as no rule names that file itself (`< *key`).
-        let found = match act {
-            Act::Command(command) if command.read_by().is_some() => {
-                let first = applying.next();
-                let allows = |rule: &&Compiled| rule.action == Action::Allow;
-                let names_it = |rule: &&Compiled| !allows(rule) && rule.matcher.names_read_files();
-                first.filter(allows).and_then(|_| applying.find(names_it)).or(first)
+        let first = applying.next();
+        let is_read = matches!(act, Act::Command(command) if command.read_by().is_some());
+        let found = match first {
+            Some(rule) if is_read && rule.action == Action::Allow => {
+                applying.find(|rule| rule.action != Action::Allow && rule.matcher.names_read_files()).or(first)
             }
-            _ => applying.next(),
+            first => first,
         };
         let hides = matches!(act, Act::Command(command) if command.hides());
         let is_exact = found.is_some_and(|rule| rule.matcher.is_exact());
