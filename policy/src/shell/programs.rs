@@ -32,6 +32,67 @@ struct Program {
 const NONE: Program =
     Program { names: &[], valued: &[], flags: &[], harmless: &[], groups: &[], synonyms: &[], shortened: &[] };
 
+/// Programs with the commands of docker.
+#[rustfmt::skip]
+const CONTAINERS: Program = Program {
+    valued: &[
+        "--url", "--connection", "-c", "--identity", "--log-level", "--root", "--runroot", "--storage-driver",
+        "--storage-opt", "--namespace", "-n", "--address", "-a", "--cgroup-manager", "--runtime", "--tmpdir",
+        "--events-backend",
+    ],
+    flags: &["--remote", "-r", "--noout", "--syslog"],
+    groups: &["container", "image", "compose", "volume", "network", "system", "pod", "machine", "play", "kube"],
+    synonyms: DOCKER_SYNONYMS,
+    ..NONE
+};
+
+/// Terraform and what wraps it.
+#[rustfmt::skip]
+const INFRASTRUCTURE: Program = Program {
+    flags: &["-help", "-version", "--help", "--version"],
+    groups: &["state", "workspace", "providers"],
+    ..NONE
+};
+
+/// Managers of a Python project.
+#[rustfmt::skip]
+const PYTHON_PROJECT: Program = Program {
+    valued: &["-C", "--directory", "-P", "--project"],
+    flags: &[
+        "-q", "--quiet", "-n", "--no-interaction", "-v", "--no-ansi", "--ansi", "--no-plugins", "--no-cache",
+    ],
+    harmless: &["-q", "--quiet", "-n", "--no-interaction", "--no-ansi"],
+    groups: &["self", "env", "config", "cache"],
+    ..NONE
+};
+
+/// Programs that deploy an application.
+#[rustfmt::skip]
+const DEPLOYMENT: Program = Program {
+    valued: &[
+        "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
+        "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
+    ],
+    flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
+    ..NONE
+};
+
+/// Programs that control a service of the system.
+#[rustfmt::skip]
+const SYSTEM_CONTROL: Program = Program {
+    valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
+    flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
+    ..NONE
+};
+
+/// A system's package managers.
+#[rustfmt::skip]
+const PACKAGES: Program = Program {
+    valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
+    flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
+    ..NONE
+};
+
 #[rustfmt::skip]
 const PROGRAMS: &[Program] = &[
     Program {
@@ -110,30 +171,8 @@ const PROGRAMS: &[Program] = &[
         synonyms: DOCKER_SYNONYMS,
         ..NONE
     },
-    Program {
-        names: &["podman"],
-        valued: &[
-            "--url", "--connection", "-c", "--identity", "--log-level", "--root", "--runroot", "--storage-driver",
-            "--storage-opt", "--namespace", "-n", "--address", "-a", "--cgroup-manager", "--runtime", "--tmpdir",
-            "--events-backend",
-        ],
-        flags: &["--remote", "-r", "--noout", "--syslog"],
-        groups: &["container", "image", "compose", "volume", "network", "system", "pod", "machine", "play", "kube"],
-        synonyms: DOCKER_SYNONYMS,
-        ..NONE
-    },
-    Program {
-        names: &["nerdctl"],
-        valued: &[
-            "--url", "--connection", "-c", "--identity", "--log-level", "--root", "--runroot", "--storage-driver",
-            "--storage-opt", "--namespace", "-n", "--address", "-a", "--cgroup-manager", "--runtime", "--tmpdir",
-            "--events-backend",
-        ],
-        flags: &["--remote", "-r", "--noout", "--syslog"],
-        groups: &["container", "image", "compose", "volume", "network", "system", "pod", "machine", "play", "kube"],
-        synonyms: DOCKER_SYNONYMS,
-        ..NONE
-    },
+    Program { names: &["podman"], ..CONTAINERS },
+    Program { names: &["nerdctl"], ..CONTAINERS },
     Program {
         names: &["kubectl", "oc", "k"],
         valued: &[
@@ -230,18 +269,8 @@ const PROGRAMS: &[Program] = &[
         groups: &["vm", "group", "storage", "aks", "acr", "keyvault", "webapp", "network", "ad", "role"],
         ..NONE
     },
-    Program {
-        names: &["terraform", "tofu"],
-        flags: &["-help", "-version", "--help", "--version"],
-        groups: &["state", "workspace", "providers"],
-        ..NONE
-    },
-    Program {
-        names: &["terragrunt"],
-        flags: &["-help", "-version", "--help", "--version"],
-        groups: &["state", "workspace", "providers"],
-        ..NONE
-    },
+    Program { names: &["terraform", "tofu"], ..INFRASTRUCTURE },
+    Program { names: &["terragrunt"], ..INFRASTRUCTURE },
     Program {
         names: &["pip"],
         valued: &[
@@ -268,26 +297,8 @@ const PROGRAMS: &[Program] = &[
         groups: &["pip", "tool", "python", "cache", "self"],
         ..NONE
     },
-    Program {
-        names: &["poetry"],
-        valued: &["-C", "--directory", "-P", "--project"],
-        flags: &[
-            "-q", "--quiet", "-n", "--no-interaction", "-v", "--no-ansi", "--ansi", "--no-plugins", "--no-cache",
-        ],
-        harmless: &["-q", "--quiet", "-n", "--no-interaction", "--no-ansi"],
-        groups: &["self", "env", "config", "cache"],
-        ..NONE
-    },
-    Program {
-        names: &["pdm"],
-        valued: &["-C", "--directory", "-P", "--project"],
-        flags: &[
-            "-q", "--quiet", "-n", "--no-interaction", "-v", "--no-ansi", "--ansi", "--no-plugins", "--no-cache",
-        ],
-        harmless: &["-q", "--quiet", "-n", "--no-interaction", "--no-ansi"],
-        groups: &["self", "env", "config", "cache"],
-        ..NONE
-    },
+    Program { names: &["poetry"], ..PYTHON_PROJECT },
+    Program { names: &["pdm"], ..PYTHON_PROJECT },
     Program {
         names: &["apt", "apt-get", "aptitude"],
         valued: &[
@@ -397,164 +408,29 @@ const PROGRAMS: &[Program] = &[
         ..NONE
     },
     Program { names: &["dotnet"], flags: &["-d", "--diagnostics"], groups: &["nuget", "tool", "ef", "workload"], ..NONE },
-    Program {
-        names: &["flyctl", "fly"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["vercel"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["netlify"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["heroku"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["wrangler"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["firebase"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["railway"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["serverless", "sls"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["pulumi"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
-    Program {
-        names: &["cdk"],
-        valued: &[
-            "-a", "--app", "-t", "--access-token", "--token", "--cwd", "-S", "--scope", "--config", "-c",
-            "--project", "-P", "--env", "-e", "--stack", "-s", "--profile", "--remote", "-r",
-        ],
-        flags: &["--verbose", "--debug", "--json", "--non-interactive", "-y", "--yes"],
-        ..NONE
-    },
+    Program { names: &["flyctl", "fly"], ..DEPLOYMENT },
+    Program { names: &["vercel"], ..DEPLOYMENT },
+    Program { names: &["netlify"], ..DEPLOYMENT },
+    Program { names: &["heroku"], ..DEPLOYMENT },
+    Program { names: &["wrangler"], ..DEPLOYMENT },
+    Program { names: &["firebase"], ..DEPLOYMENT },
+    Program { names: &["railway"], ..DEPLOYMENT },
+    Program { names: &["serverless", "sls"], ..DEPLOYMENT },
+    Program { names: &["pulumi"], ..DEPLOYMENT },
+    Program { names: &["cdk"], ..DEPLOYMENT },
     Program { names: &["sqlite3"], ..NONE },
     Program { names: &["psql"], ..NONE },
-    Program {
-        names: &["nmcli"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["loginctl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["machinectl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["journalctl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["timedatectl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["hostnamectl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["resolvectl"],
-        valued: &["-H", "--host", "-M", "--machine", "-f", "--fields", "-m", "--mode", "-w", "--wait"],
-        flags: &["--no-pager", "-t", "--terse", "-p", "--pretty", "-q", "--quiet"],
-        ..NONE
-    },
-    Program {
-        names: &["snap"],
-        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
-        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
-        ..NONE
-    },
-    Program {
-        names: &["flatpak"],
-        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
-        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
-        ..NONE
-    },
-    Program {
-        names: &["pacman"],
-        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
-        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
-        ..NONE
-    },
-    Program {
-        names: &["zypper"],
-        valued: &["-R", "--root", "-c", "--config", "--installation", "--dbpath"],
-        flags: &["-n", "--non-interactive", "-q", "--quiet", "--user", "--system", "-v"],
-        ..NONE
-    },
+    Program { names: &["nmcli"], ..SYSTEM_CONTROL },
+    Program { names: &["loginctl"], ..SYSTEM_CONTROL },
+    Program { names: &["machinectl"], ..SYSTEM_CONTROL },
+    Program { names: &["journalctl"], ..SYSTEM_CONTROL },
+    Program { names: &["timedatectl"], ..SYSTEM_CONTROL },
+    Program { names: &["hostnamectl"], ..SYSTEM_CONTROL },
+    Program { names: &["resolvectl"], ..SYSTEM_CONTROL },
+    Program { names: &["snap"], ..PACKAGES },
+    Program { names: &["flatpak"], ..PACKAGES },
+    Program { names: &["pacman"], ..PACKAGES },
+    Program { names: &["zypper"], ..PACKAGES },
 ];
 
 #[rustfmt::skip]
