@@ -51,9 +51,14 @@ pub struct LeftOutFiles {
 }
 
 impl LeftOutFiles {
+    /// True if no rule denies any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.denied.is_empty()
+    }
+
     /// True if a path is to be left out.
     pub(super) fn has(&self, path: &Path) -> bool {
-        !self.denied.is_empty() && self.denied.iter().any(|denied| denied.pattern.matches(&path.into()))
+        self.denied.iter().any(|denied| denied.pattern.matches(&path.into()))
     }
 
     /// Counts one of them.

@@ -274,24 +274,26 @@ pub(super) fn walk<V: Visitor>(
             builder.add(start);
         }
         builder.threads(ctx.threads).overrides(chosen.spelt_out.clone());
-        let (chosen_here, left_out) = (chosen.clone(), ctx.left_out.clone());
-        builder.filter_entry(move |entry| {
-            let kind = entry.file_type();
-            let is_directory = kind.is_some_and(|kind| kind.is_dir());
-            if entry.depth() == 0 {
-                return true;
-            }
-            if chosen_here.excluded.matched(entry.path(), is_directory).is_whitelist() {
-                return false;
-            }
-            let is_denied = left_out.has(entry.path());
-            let is_wanted =
-                is_directory || (kind.is_some_and(|kind| kind.is_file()) && chosen_here.takes(entry.path()));
-            if is_denied && is_wanted {
-                left_out.count();
-            }
-            !is_denied
-        });
+        if !chosen.excluded.is_empty() || !ctx.left_out.is_empty() {
+            let (chosen_here, left_out) = (chosen.clone(), ctx.left_out.clone());
+            builder.filter_entry(move |entry| {
+                let kind = entry.file_type();
+                let is_directory = kind.is_some_and(|kind| kind.is_dir());
+                if entry.depth() == 0 {
+                    return true;
+                }
+                if chosen_here.excluded.matched(entry.path(), is_directory).is_whitelist() {
+                    return false;
+                }
+                let is_denied = left_out.has(entry.path());
+                let is_wanted =
+                    is_directory || (kind.is_some_and(|kind| kind.is_file()) && chosen_here.takes(entry.path()));
+                if is_denied && is_wanted {
+                    left_out.count();
+                }
+                !is_denied
+            });
+        }
         if is_ignored {
             builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);
         }
