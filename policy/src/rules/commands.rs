@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::effect::EffectKind;
 use crate::path::{HostPath, normalize};
 use crate::shell::input::{Input, InputUse, executes};
 use crate::shell::programs::{self, CommandForms};
-use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, Started};
+use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, PartKind, Started};
 use crate::shell::{LINE_MAX, Line, Piece, Redirect, Word, plain, reading};
 use crate::watchdog::words;
 
@@ -19,6 +20,8 @@ const STARTED_MAX: usize = 256;
 /// A part of a call that rules about commands look at: a command, a variable that is set, a file that is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPart {
+    /// What it does.
+    kind: PartKind,
     /// Its words, with a blank between two.
     text: String,
     words: Vec<KnownWord>,
@@ -26,18 +29,12 @@ pub struct CommandPart {
     evaluates: bool,
     /// The commands by which it is started, and how many words of each say what its name is.
     within: Vec<(Arc<[KnownWord]>, usize)>,
-    /// Variable that a command sets: its name, or `None` if that is not known.
-    set: Option<Option<String>>,
     /// Input that decides what it does.
     reads: Reads,
     /// Where it runs.
     directory: CommandDirectory,
     /// Text that the line gives it to read, with a [`HOLE`] for what is not known.
     document: Option<Arc<str>>,
-    /// The command whose input it is, if it is a file that is read.
-    read_by: Option<Arc<[KnownWord]>>,
-    /// True if it sets a variable for the line, and not for one command.
-    sets_alone: bool,
     /// Directories in which its line has its program looked for.
     search: Arc<[String]>,
     /// True if it does nothing but hand lines to a shell that were read in full, so that their parts say what it does.
@@ -152,7 +149,7 @@ pub fn beginning_in(parts: Vec<CommandPart>, begin: Begin<'_>) -> Vec<CommandPar
     let stays = parts.iter().filter(|part| part.moves()).all(|part| part.moves_to(begin.directory));
     let directory = if stays { CommandDirectory::of(begin) } else { CommandDirectory::Unknown };
     let placed = |part: CommandPart| match part.changes_directory()
-        || part.set.is_some()
+        || matches!(part.kind, PartKind::Sets { .. })
         || part.directory == CommandDirectory::Unknown
     {
         // They do the same anywhere.
@@ -184,17 +181,15 @@ impl CommandPart {
     /// A part that evaluates nothing, in the usual directory.
     fn of(text: String, words: Vec<KnownWord>) -> Self {
         Self {
+            kind: PartKind::Runs,
             text,
             forms: Arc::new(programs::forms(&words)),
             words,
             evaluates: false,
             within: Vec::new(),
-            set: None,
             reads: Reads::Itself,
             directory: CommandDirectory::default(),
             document: None,
-            read_by: None,
-            sets_alone: false,
             hands_on: false,
             search: Arc::default(),
         }
@@ -237,12 +232,20 @@ impl CommandPart {
 
     /// True if it sets a variable by which bash may read what follows in another way than the grammar does.
     fn has_bash_read_otherwise(&self) -> bool {
-        let set = self.set.as_ref().and_then(Option::as_deref).zip(self.text.split_once('='));
+        let set = self.sets().flatten().zip(self.text.split_once('='));
         set.is_some_and(|(name, (_, value))| !reading::keeps(name, value.as_bytes()))
     }
 
-    /// A part for a variable that is given a value, by itself or by the command `within`.
-    fn assignment(name: Option<&str>, value: &str, within: Vec<(Arc<[KnownWord]>, usize)>) -> Self {
+    /// The variable that it gives a value, if it does that: its name, if it is known.
+    fn sets(&self) -> Option<Option<&str>> {
+        match &self.kind {
+            PartKind::Sets { name, .. } => Some(name.as_deref()),
+            PartKind::Runs | PartKind::Reads { .. } | PartKind::Writes => None,
+        }
+    }
+
+    /// A part for a variable that is given a value, by itself (for the line, if `alone`) or by the command `within`.
+    fn assignment(name: Option<&str>, value: &str, alone: bool, within: Vec<(Arc<[KnownWord]>, usize)>) -> Self {
         let hole = HOLE.to_string();
         // Whatever it is, it is one variable's value.
         let text = format!("{}={value}", name.unwrap_or(&hole));
@@ -250,18 +253,27 @@ impl CommandPart {
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
         let words = vec![KnownWord::known(text.clone())];
-        Self { evaluates, within, set: Some(name.map(str::to_owned)), ..Self::of(text, words) }
+        Self {
+            kind: PartKind::Sets { name: name.map(str::to_owned), alone },
+            evaluates,
+            within,
+            ..Self::of(text, words)
+        }
     }
 
     fn within(started: Started) -> Self {
         let directory = if started.moved { CommandDirectory::Unknown } else { CommandDirectory::default() };
-        let InnerCommand { words, input, read_by, .. } = started.inner;
-        Self { within: started.within, directory, read_by, ..Self::of_words(words).reading(&input) }
+        let InnerCommand { kind, words, input } = started.inner;
+        Self { within: started.within, directory, ..Self::of_words(words).reading(&input).being(kind) }
     }
 
-    /// A part made of a file that a command reads.
-    fn read(target: &Word, by: Arc<[KnownWord]>) -> Self {
-        Self { read_by: Some(by), ..Self::of_words(vec![KnownWord::known("<"), KnownWord::from(target)]) }
+    /// A part for a file that the shell opens.
+    fn opened(InnerCommand { kind, words, .. }: InnerCommand) -> Self {
+        Self::of_words(words).being(kind)
+    }
+
+    fn being(self, kind: PartKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// This part with the texts that its line gives it. One that executes such a text in a language of its own is fed.
@@ -283,7 +295,7 @@ impl CommandPart {
     /// Text with the program's name alone in place of its path, if it has one. What is not known of the name may hold a
     /// slash, so that anything may stand before it.
     pub(super) fn by_name(&self) -> Option<String> {
-        if self.set.is_some() {
+        if self.kind != PartKind::Runs {
             return None;
         }
         let (path, _) = self.text.split_once(' ').unwrap_or((&self.text, ""));
@@ -293,15 +305,21 @@ impl CommandPart {
         (at > 0).then(|| self.text[at..].to_owned())
     }
 
-    /// Places of the program, if it is named by a path, or looked for in directories that its line names.
+    /// Places of the program, if it is named by a path, or looked for in directories that its line names; of a file that the shell
+    /// opens, its place, behind `<` or `>`.
     pub(super) fn places(&self) -> Vec<ProgramPlace> {
-        let is_program = self.set.is_none() && !self.is_statement() && self.read_by.is_none();
-        let Some(program) = self.words.first().filter(|_| is_program) else { return Vec::new() };
+        let program = match self.kind {
+            PartKind::Runs if !self.is_statement() => self.words.first(),
+            PartKind::Reads { .. } | PartKind::Writes => {
+                return self.words.get(1).map(|file| self.place_of(&file.text)).into_iter().collect();
+            }
+            PartKind::Runs | PartKind::Sets { .. } => None,
+        };
+        let Some(program) = program else { return Vec::new() };
         if program.text.contains('/') {
             return vec![self.place_of(&program.text)];
         }
-        let looked_for = self.search.iter().filter(|_| program.text != ">");
-        looked_for.map(|directory| self.place_of(&format!("{directory}/{}", program.text))).collect()
+        self.search.iter().map(|directory| self.place_of(&format!("{directory}/{}", program.text))).collect()
     }
 
     /// The place to which a path of the program leads.
@@ -315,6 +333,9 @@ impl CommandPart {
         // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
         if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
             return ProgramPlace::Anywhere;
+        }
+        if self.kind != PartKind::Runs {
+            return ProgramPlace::At(format!("{} {place}", self.words.first().map_or("", |word| word.text.as_str())));
         }
         let program = self.words.first().map_or(0, |program| program.text.len());
         place.push_str(self.text.get(program..).unwrap_or_default());
@@ -339,7 +360,10 @@ impl CommandPart {
 
     /// The command whose input it is, if it is a file that is read.
     pub(super) fn read_by(&self) -> Option<&[KnownWord]> {
-        self.read_by.as_deref()
+        match &self.kind {
+            PartKind::Reads { by } => Some(by),
+            PartKind::Runs | PartKind::Sets { .. } | PartKind::Writes => None,
+        }
     }
 
     /// True if it needs no rule of its own: it is allowed if no rule denies it or asks about it. That is a file that a command
@@ -348,10 +372,8 @@ impl CommandPart {
     /// there too.
     #[must_use]
     pub fn is_neutral(&self) -> bool {
-        if self.read_by.is_some() {
-            // `< /dev/tcp/HOST/PORT` connects, and a file that is not known may be that.
-            let file = self.words.get(1).and_then(KnownWord::fixed);
-            return file.is_some_and(|file| !["/dev/tcp/", "/dev/udp/"].iter().any(|at| file.starts_with(at)));
+        if self.read_by().is_some() {
+            return !self.is_shown() && !self.may_connect();
         }
         if self.hands_on && !self.is_fed() {
             return true;
@@ -360,13 +382,48 @@ impl CommandPart {
             return false;
         }
         let name = |words: &[KnownWord]| words.first().and_then(KnownWord::fixed).map(str::to_owned);
-        if let Some(set) = &self.set {
+        if let PartKind::Sets { name: set, alone } = &self.kind {
             let by = self.within.last().and_then(|(words, _)| name(words));
             let is_inside =
                 by.as_deref().is_some_and(|by| matches!(by, "read" | "mapfile" | "readarray" | "local" | "getopts"));
-            return set.as_deref().is_some_and(is_own_name) && (self.sets_alone || is_inside);
+            return set.as_deref().is_some_and(is_own_name) && (*alone || is_inside);
+        }
+        if self.kind == PartKind::Writes {
+            return false;
         }
         name(&self.words).is_some_and(|name| is_neutral_builtin(&name, &self.words[1..]))
+    }
+
+    /// True if the shell reads a file for what nobody has to allow, so that the file alone says what is read: `x=$(<file)`,
+    /// `[ … ] < file`, and a file that is behind a loop or a group.
+    pub(super) fn is_shown(&self) -> bool {
+        self.read_by().is_some_and(|by| match by.split_first() {
+            None => true,
+            Some((name, args)) => {
+                name.fixed().is_none_or(|name| starts::is_shell(starts::base(name)) || is_neutral_builtin(name, args))
+            }
+        })
+    }
+
+    /// True for a file by which bash may make a connection: `< /dev/tcp/HOST/PORT`, or one that is not known.
+    pub(super) fn may_connect(&self) -> bool {
+        let file = self.words.get(1).and_then(KnownWord::fixed);
+        file.is_none_or(|file| ["/dev/tcp/", "/dev/udp/"].iter().any(|at| file.starts_with(at)))
+    }
+
+    /// The file that the shell opens here, and whether it shows or writes it: its absolute path, as far as the texts say, if they do.
+    pub(super) fn opens(&self) -> Option<(EffectKind, Option<HostPath>)> {
+        let kind = match &self.kind {
+            PartKind::Reads { .. } => EffectKind::Shows,
+            PartKind::Writes => EffectKind::Writes,
+            PartKind::Runs | PartKind::Sets { .. } => return None,
+        };
+        let place = self.places().pop();
+        let path = place.and_then(|place| match place {
+            ProgramPlace::At(place) => place.get(2..).filter(|path| !path.contains(HOLE)).map(HostPath::from),
+            ProgramPlace::Anywhere => None,
+        });
+        Some((kind, path))
     }
 
     /// Where it runs.
@@ -382,7 +439,7 @@ impl CommandPart {
 
     /// True if it may change the directory of the shell: also a file that the shell reads, and a command that is not known.
     fn moves(&self) -> bool {
-        let name = self.words.first().filter(|_| self.set.is_none());
+        let name = self.words.first().filter(|_| self.kind == PartKind::Runs);
         let is_open = name.is_some_and(|name| name.fixed().is_none_or(|name| matches!(name, "." | "source")));
         is_open || self.changes_directory()
     }
@@ -402,12 +459,12 @@ impl CommandPart {
 
     /// True if it sets a variable whose name is not known before it runs.
     pub(super) fn sets_anything(&self) -> bool {
-        self.set == Some(None)
+        self.sets() == Some(None)
     }
 
     /// True if a pattern's word stands for a value of the variable that this sets, and of no other.
     pub(super) fn is_set_by(&self, word: &str) -> bool {
-        let name = self.set.as_ref().and_then(Option::as_deref);
+        let name = self.sets().flatten();
         name.zip(word.split_once('='))
             .is_some_and(|(name, (written, _))| written.strip_suffix('+').unwrap_or(written) == name)
     }
@@ -417,7 +474,7 @@ impl CommandPart {
     pub(super) fn hides(&self) -> bool {
         let name = self.words.first().and_then(KnownWord::fixed).map(starts::base);
         let told = name.is_none_or(|name| matches!(name, "eval" | "trap" | "." | "source") || starts::is_shell(name));
-        self.evaluates && (self.set.is_some() || !told)
+        self.evaluates && (self.kind != PartKind::Runs || !told)
     }
 
     /// True if it is one of SQL.
@@ -537,15 +594,15 @@ fn of_command(line: &Line, at: usize, lines: Option<&InnerLines<'_>>) -> Vec<Com
     let run = (!words.is_empty()).then_some(run);
     let set = command.assignments.iter().map(|assignment| {
         let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
-        let part = CommandPart::assignment(Some(&assignment.name), &values.join(" "), Vec::new());
-        CommandPart { sets_alone: command.words.is_empty(), ..part }
+        CommandPart::assignment(Some(&assignment.name), &values.join(" "), command.words.is_empty(), Vec::new())
     });
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = written(redirect)?;
-        let part = CommandPart::of_words(vec![KnownWord::known(">"), KnownWord::from(target)]);
+        let part = CommandPart::opened(InnerCommand::writes(KnownWord::from(target)));
         Some(CommandPart { evaluates: expands_again(redirect), ..part })
     });
-    let read = command.redirects.iter().filter_map(read).map(|target| CommandPart::read(target, Arc::clone(&by)));
+    let read = command.redirects.iter().filter_map(read);
+    let read = read.map(|target| CommandPart::opened(InnerCommand::reads(KnownWord::from(target), Arc::clone(&by))));
     run.into_iter()
         .chain(set)
         .chain(written)
@@ -565,15 +622,13 @@ fn started((words, input): (&[KnownWord], &Input), lines: &InnerLines<'_>) -> Ve
     let with_sets = |started: Started| {
         let words = &started.inner.words;
         let set: Vec<CommandPart> = set_by(words, &started.within).collect();
-        // A line's own assignment.
-        let alone = words.first().filter(|_| words.len() == 1).and_then(|word| starts::assigned(&word.text));
-        let part = match alone {
-            Some((name, value)) => CommandPart {
-                sets_alone: started.inner.sets_alone,
-                ..CommandPart::assignment(Some(name), value, started.within.clone())
-            },
+        let part = match &started.inner.kind {
+            PartKind::Sets { name, alone } => {
+                let value = words.first().and_then(|word| word.text.split_once('=')).map_or("", |(_, value)| value);
+                CommandPart::assignment(name.as_deref(), value, *alone, started.within.clone())
+            }
             // Which shell runs it is not told.
-            None => CommandPart {
+            PartKind::Runs | PartKind::Reads { .. } | PartKind::Writes => CommandPart {
                 hands_on: lines.are_read(words, LineReader::Posix),
                 ..CommandPart::within(started.clone())
             },
@@ -636,18 +691,18 @@ fn inner_commands(line: &Line, at: usize) -> Vec<InnerCommand> {
         let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
         // It is one variable's value.
         let word = KnownWord::known(format!("{}={}", assignment.name, values.join(" ")));
-        InnerCommand { sets_alone: words.is_empty(), ..InnerCommand::of(vec![word]) }
+        InnerCommand::sets(&assignment.name, word, words.is_empty())
     });
     let set: Vec<InnerCommand> = set.collect();
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = written(redirect)?;
-        let words = vec![KnownWord::known(">"), KnownWord::from(target)];
-        Some(InnerCommand::of(if expands_again(redirect) { vec![KnownWord::anything()] } else { words }))
+        Some(match expands_again(redirect) {
+            true => InnerCommand::of(vec![KnownWord::anything()]),
+            false => InnerCommand::writes(KnownWord::from(target)),
+        })
     });
-    let read = command.redirects.iter().filter_map(read).map(|target| InnerCommand {
-        read_by: Some(Arc::clone(&by)),
-        ..InnerCommand::of(vec![KnownWord::known("<"), KnownWord::from(target)])
-    });
+    let read = command.redirects.iter().filter_map(read);
+    let read = read.map(|target| InnerCommand::reads(KnownWord::from(target), Arc::clone(&by)));
     let run = (!words.is_empty()).then(|| InnerCommand { input: Input::of(line, at), ..InnerCommand::of(words) });
     set.into_iter().chain(written).chain(read).chain(run).collect()
 }
@@ -655,7 +710,7 @@ fn inner_commands(line: &Line, at: usize) -> Vec<InnerCommand> {
 /// The parts of a line, with the directories in which one of them has programs looked for. A rule about a directory is then about a
 /// program by its name. All of them have those, whichever comes first.
 fn searched(parts: Vec<CommandPart>, known: &[String]) -> Vec<CommandPart> {
-    let is_path = |part: &&CommandPart| part.set.as_ref().is_some_and(|name| name.as_deref() == Some("PATH"));
+    let is_path = |part: &&CommandPart| part.sets() == Some(Some("PATH"));
     let values = parts.iter().filter(is_path).filter_map(|part| part.text.split_once('=').map(|(_, value)| value));
     let hole = HOLE.to_string();
     let mut all: BTreeSet<String> = known.iter().cloned().collect();
@@ -713,7 +768,7 @@ fn set_by(words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)]) -> impl Ite
             false => outer.len() - length + set.at + 1,
         };
         let within = around.iter().map(|outer| (Arc::clone(outer), known(outer))).collect();
-        CommandPart::assignment(set.name.as_deref(), &set.value, within)
+        CommandPart::assignment(set.name.as_deref(), &set.value, false, within)
     })
 }
 
@@ -755,10 +810,11 @@ fn cut(line: &str) -> Vec<InnerCommand> {
         while let Some(word) = rest.next() {
             if word == ">" {
                 let target = rest.next().filter(|target| *target != "/dev/null");
-                all.extend(target.map(|target| vec![KnownWord::known(">"), KnownWord::unparsed(target)]));
-            } else if run.is_empty() && starts::is_assignment(word) {
+                all.extend(target.map(|target| InnerCommand::writes(KnownWord::unparsed(target))));
+            } else if let Some((name, _)) = starts::assigned(word).filter(|_| run.is_empty()) {
                 // It stays one word.
-                all.push(vec![KnownWord { several: false, ..KnownWord::unparsed(word) }]);
+                let value = KnownWord { several: false, ..KnownWord::unparsed(word) };
+                all.push(InnerCommand::sets(name, value, false));
             } else {
                 run.push(KnownWord::unparsed(word));
             }
@@ -766,16 +822,16 @@ fn cut(line: &str) -> Vec<InnerCommand> {
         // What a builtin evaluates is no longer to be seen in these words.
         let is_substitution = |word: &String| word.contains("$(") || word.contains('`');
         if evaluates(&run) && command.words.iter().any(is_substitution) {
-            all.push(vec![KnownWord::anything()]);
+            all.push(InnerCommand::of(vec![KnownWord::anything()]));
         }
         if !run.is_empty() {
-            all.push(run);
+            all.push(InnerCommand::of(run));
         }
     }
     if !plain::is_plain(line) {
-        all.push(vec![KnownWord::anything()]);
+        all.push(InnerCommand::of(vec![KnownWord::anything()]));
     }
-    all.into_iter().map(InnerCommand::of).collect()
+    all
 }
 
 /// The file that a redirection reads, if it is one that matters.

@@ -6,6 +6,7 @@ use std::error::Error as _;
 
 use proptest::prelude::*;
 
+use super::commands::Begin;
 use super::testing::{call, judge, runs};
 use super::*;
 use crate::effect::ServedRequest;
@@ -635,12 +636,54 @@ fn no_rule_is_passed_over_by_its_letters() {
 
 /// The parts of a command that reads a file.
 fn parts_reading(command: &str, file: &str) -> Vec<CommandPart> {
-    use crate::shell::{Line, Redirect, Simple, Word};
-    let words = command.split(' ').map(|word| Word::Static(word.to_owned())).collect();
-    let target = Some(Word::Static(file.to_owned()));
+    use crate::shell::{Line, Piece, Redirect, Simple, Word};
+    let words = command.split(' ').filter(|word| !word.is_empty()).map(|word| Word::Static(word.to_owned())).collect();
+    let target = Some(match file {
+        "\0" => Word::Dynamic(vec![Piece::Output { quoted: true }]),
+        file => Word::Static(file.to_owned()),
+    });
     let redirects = vec![Redirect { operator: "<".to_owned(), fd: None, target }];
     let commands = vec![Simple { words, redirects, ..Simple::default() }];
     commands::parts(&Line { commands, ..Line::default() }).unwrap()
+}
+
+/// A file that a line has the shell open is judged by the rules about files too, where the line says which it is.
+#[test]
+fn s0_51_files_that_a_line_opens_are_judged() {
+    let root = HostPath::from("/w");
+    let begin = Begin { directory: &root, usual: &root, root: &root };
+    let action = |rules: &[(Rule, RuleScope)], mode: Mode, parts: Vec<CommandPart>| {
+        let acts = commands::beginning_in(parts, begin).into_iter().map(Act::Command).collect();
+        judge(&RuleSet { mode, ..set(rules).unwrap() }, &runs("bash", acts)).action
+    };
+    let rule = |rule: Rule| (rule, RuleScope::Manifest);
+    let all = rule(Rule::new("bash", Action::Allow));
+    for permission in ["read", "grep", "fs.read"] {
+        let denied = [all.clone(), rule(Rule::new(permission, Action::Deny).pattern("/w/secret/**"))];
+        for (file, wanted) in [
+            ("secret/key", Action::Deny),
+            ("./docs/../secret/key", Action::Deny),
+            ("/w/secret/key", Action::Deny),
+            ("docs/secret/key", Action::Allow),
+        ] {
+            assert_eq!(action(&denied, Mode::Ask, parts_reading("wc -l", file)), wanted, "{permission} {file}");
+        }
+    }
+    // `x=$(<file)`: what is read is what a tool that reads would show.
+    let alone = || parts_reading("", "docs/a");
+    assert_eq!(action(&[], Mode::Ask, alone()), Action::Ask);
+    assert_eq!(action(&[rule(Rule::new("read", Action::Allow))], Mode::Ask, alone()), Action::Allow);
+    assert_eq!(
+        action(&[rule(Rule::new("bash", Action::Allow).pattern("< docs/*"))], Mode::Ask, alone()),
+        Action::Allow
+    );
+    let by_place = rule(Rule::new("read", Action::Allow).pattern("docs/**"));
+    assert_eq!(action(&[by_place], Mode::Ask, alone()), Action::Ask, "a link may lead from there elsewhere");
+    let connects = || parts_reading("", "/dev/tcp/x/1");
+    assert_eq!(action(&[rule(Rule::new("read", Action::Allow))], Mode::Ask, connects()), Action::Ask);
+    let denies = [all, rule(Rule::new("read", Action::Deny).pattern("secret/**"))];
+    assert_eq!(action(&denies, Mode::Yolo, parts_reading("", "\0")), Action::Deny, "which file is not known");
+    assert_eq!(action(&denies, Mode::Yolo, parts_reading("wc", "\0")), Action::Allow, "as what `wc` is told to read");
 }
 
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {

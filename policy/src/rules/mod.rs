@@ -426,7 +426,16 @@ impl RuleSet {
     #[must_use]
     pub fn looks_at_commands(&self, tool: &str) -> bool {
         let is_about = |permission: &Permission| permission.covers(tool, EffectKind::Runs, EffectStanding::Own);
-        self.lists_keys_of(tool) || self.about(is_about, &Act::Anything).any(|rule| rule.matcher.looks_at_commands())
+        // A line opens files too.
+        let is_about_files = |permission: &Permission| {
+            [EffectKind::Shows, EffectKind::Writes]
+                .iter()
+                .any(|kind| permission.covers(tool, *kind, EffectStanding::Implied))
+        };
+        let tightens = |rule: &Compiled| rule.action != Action::Allow && matches!(rule.matcher, Matcher::Path(..));
+        self.lists_keys_of(tool)
+            || self.about(is_about, &Act::Anything).any(|rule| rule.matcher.looks_at_commands())
+            || self.about(is_about_files, &Act::Anything).any(tightens)
     }
 
     /// True if paths of a call decide on it: then the file must be where its path says.
@@ -487,13 +496,19 @@ impl RuleSet {
             let ruled = self.ruled(is_about, act);
             // What a program reads belongs to its command, which a rule has to allow.
             let is_fed = matches!(act, Act::Input { .. }) && acts.len() > 1;
+            let of_file = self.ruled_by_file(call.tool, act);
             let judged = match standing {
                 EffectStanding::Own if !is_fed => {
-                    Some(ruled.unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
+                    let allowed = || self.ruled_by_file(call.tool, act).filter(|judged| judged.action == Action::Allow);
+                    Some(ruled.or_else(allowed).unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
                 }
                 EffectStanding::Own | EffectStanding::Implied | EffectStanding::Reach => {
                     ruled.filter(|judged| judged.action != Action::Allow)
                 }
+            };
+            let judged = match (judged, of_file.filter(|judged| judged.action != Action::Allow)) {
+                (Some(one), Some(other)) => Some(stricter(one, other)),
+                (one, other) => one.or(other),
             };
             // What a person has said always to is a rule: a more specific one that asks comes before it.
             let judged = judged.map(|judged| match judged.action {
@@ -588,6 +603,31 @@ impl RuleSet {
         Some(PartJudgement { action: rule.action, by: Decider::Rule(&rule.told), about, specificity, lacks: None })
     }
 
+    /// By the rules about files, for a file that a line has the shell open. Where the text does not say which file that is, and it is
+    /// shown as what nobody has to allow, it may be any. A pattern allows none: a link may lead from it elsewhere.
+    fn ruled_by_file<'a>(&'a self, tool: &str, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
+        let Act::Command(command) = act else { return None };
+        let (kind, path) = command.opens()?;
+        let file = match &path {
+            Some(path) => Act::File(path),
+            None if command.is_shown() => Act::Anything,
+            None => return None,
+        };
+        let counts = |rule: &&Compiled| !(self.mode == Mode::Yolo && rule.action == Action::Ask);
+        let is_about = |permission: &Permission| permission.covers(tool, kind, EffectStanding::Own);
+        let rule = self.about(is_about, &file).filter(counts).find(|rule| rule.matcher.applies(rule.action, &file))?;
+        let is_wide = matches!(rule.matcher, Matcher::All);
+        (rule.action != Action::Allow || (is_wide && command.is_shown() && !command.may_connect())).then(|| {
+            PartJudgement {
+                action: rule.action,
+                by: Decider::Rule(&rule.told),
+                about: Some(act),
+                specificity: Some(rule.matcher.specificity()),
+                lacks: None,
+            }
+        })
+    }
+
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
     /// person is asked.
     fn hidden<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
@@ -654,14 +694,15 @@ impl RuleSet {
         let listed = || self.allowlist.iter().any(|entry| entry.covers(call.tool, act));
         let by_mode = DecidedBy::Mode { mode: self.mode };
         let is_neutral = matches!(act, Act::Command(command) if command.is_neutral());
+        // What it is silent about when a tool does it.
+        let is_shown = matches!(act, Act::Command(command) if command.is_shown() && !command.may_connect());
+        let is_silent = self.silent.has(if is_shown { EffectKind::Shows } else { kind });
         let (action, by) = match self.mode {
             Mode::Yolo => (Action::Allow, by_mode),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if is_neutral => (Action::Allow, DecidedBy::Neutral),
             Mode::Allowlist if listed() => (Action::Allow, by_mode),
             Mode::AutoEdit if edits() => (Action::Allow, by_mode),
-            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.has(kind) => {
-                (Action::Allow, DecidedBy::Profile)
-            }
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if is_silent => (Action::Allow, DecidedBy::Profile),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit if call.ungated => (Action::Allow, DecidedBy::Tool),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };

@@ -576,6 +576,7 @@ impl Wildcard {
                 (Some(elsewhere), _) => elsewhere.command.pairs,
                 // Another path may lead to the same place.
                 (None, _) if path.contains('/') && !is_assignment(path) => Pairs::NONE,
+                (None, _) if names_file(text) => Pairs::NONE,
                 // A text that is read is none of the command's words.
                 (None, _) if text.contains(" <<") => Pairs::NONE,
                 // In other words there are other pairs.
@@ -600,12 +601,13 @@ impl Wildcard {
         if let Some(elsewhere) = self.elsewhere.take() {
             return Self { elsewhere: Some(Box::new(elsewhere.within(roots))), ..self };
         }
-        let path = self.text.split(' ').next().unwrap_or_default();
-        if !path.contains('/') || is_assignment(path) {
+        let (lead, rest) = self.text.split_at(if names_file(&self.text) { 2 } else { 0 });
+        let path = rest.split(' ').next().unwrap_or_default();
+        if lead.is_empty() && (!path.contains('/') || is_assignment(path)) || path.is_empty() {
             return self;
         }
-        let words = &self.text[path.len()..];
-        let in_full = |path: String| Self::simple(format!("{path}{words}"));
+        let words = &rest[path.len()..];
+        let in_full = |path: String| Self::simple(format!("{lead}{path}{words}"));
         (self.by_path, self.below) = match path.as_bytes()[0] {
             b'/' => (vec![in_full(normal("", path, '*'))], None),
             // It may be an absolute path as well.
@@ -670,9 +672,10 @@ impl Wildcard {
     }
 
     fn covers_in_place(&self, command: &CommandPart) -> bool {
-        // A file that a command reads is that command's affair.
+        // A file that a command reads is that command's affair, too.
         if let Some(words) = command.read_by() {
-            return words.is_empty() || self.covers_words(&joined(words), words);
+            let is_named = names_file(&self.text) && self.covers_words(command.text(), command.words());
+            return is_named || (!words.is_empty() && self.covers_words(&joined(words), words));
         }
         if let Some(given) = &self.given {
             let text = command.document().filter(|_| !command.evaluates());
@@ -760,8 +763,9 @@ impl Wildcard {
 
     /// This relative pattern, for absolute paths below a directory.
     fn from(&self, directory: &str) -> Self {
-        let (path, words) = self.text.split_at(self.text.find(' ').unwrap_or(self.text.len()));
-        Self::simple(format!("{}{words}", normal(directory, path, '*')))
+        let (lead, rest) = self.text.split_at(if names_file(&self.text) { 2 } else { 0 });
+        let (path, words) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+        Self::simple(format!("{lead}{}{words}", normal(directory, path, '*')))
     }
 
     /// True if it matches a command for something that its holes may stand for.
@@ -802,6 +806,11 @@ fn covers(pattern: &[&str], words: &[KnownWord]) -> bool {
         }
     }
     pattern[p..].iter().all(|word| *word == "*")
+}
+
+/// True if a pattern is about files that the shell opens: `> FILE`, `< FILE`.
+fn names_file(pattern: &str) -> bool {
+    pattern.starts_with("> ") || pattern.starts_with("< ")
 }
 
 /// True if a pattern's word is for what lies below a directory.

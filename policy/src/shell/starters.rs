@@ -361,7 +361,7 @@ fn placed(text: &str) -> String {
 pub(super) fn lftp(args: &[KnownWord]) -> Vec<CommandStart> {
     let given = values(args, 0, &["-c", "-e"]).into_iter().filter_map(|start| match start {
         CommandStart::Line { text, at } => Some((text.text, at)),
-        CommandStart::Command { .. } => None,
+        CommandStart::Command { .. } | CommandStart::File { .. } => None,
     });
     let mut found = Vec::new();
     for (text, at) in given {

@@ -33,6 +33,13 @@ pub enum CommandStart {
         /// Where.
         at: usize,
     },
+    /// A file that the shell writes, and at which word it stands.
+    File {
+        /// Its name.
+        file: KnownWord,
+        /// Where.
+        at: usize,
+    },
 }
 
 /// Programs that start one in the directory where they are, whatever their options are.
@@ -249,7 +256,7 @@ impl CommandStart {
     fn place(self) -> Option<usize> {
         match self {
             Self::Command { at, .. } => Some(at),
-            Self::Line { .. } => None,
+            Self::Line { .. } | Self::File { .. } => None,
         }
     }
 }
@@ -324,7 +331,7 @@ fn of_history(args: &[KnownWord]) -> Vec<CommandStart> {
     let Some(at) = args.iter().position(writes) else { return Vec::new() };
     // Without a name it is that of a variable.
     let file = args.get(at + 1).cloned().unwrap_or_else(KnownWord::anything);
-    vec![CommandStart::Command { words: vec![KnownWord::known(">"), file], at: at + 1 }]
+    vec![CommandStart::File { file, at: at + 1 }]
 }
 
 pub(super) fn joined(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
@@ -609,6 +616,7 @@ pub(super) fn moved(start: CommandStart, by: usize) -> CommandStart {
     match start {
         CommandStart::Command { words, at } => CommandStart::Command { words, at: at + by },
         CommandStart::Line { text, at } => CommandStart::Line { text, at: at + by },
+        CommandStart::File { file, at } => CommandStart::File { file, at: at + by },
     }
 }
 
@@ -707,17 +715,37 @@ fn looks_further(name: &str, words: &[KnownWord]) -> bool {
         || (name == "env" && words.iter().any(splits_words))
 }
 
-/// A command of a line within a line.
+/// What a part of a line does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PartKind {
+    /// A command runs.
+    #[default]
+    Runs,
+    /// A variable is given a value.
+    Sets {
+        /// Its name, if that is known.
+        name: Option<String>,
+        /// True if that is for the line, and not for one command.
+        alone: bool,
+    },
+    /// The shell opens a file for reading.
+    Reads {
+        /// The command that is given it; without words if none is.
+        by: Arc<[KnownWord]>,
+    },
+    /// The shell opens a file for writing.
+    Writes,
+}
+
+/// A part of a line within a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InnerCommand {
-    /// Its words; `>` and a file, `<` and a file, or a variable's value alone for what the shell itself does.
+    /// What it does.
+    pub kind: PartKind,
+    /// Its words; `NAME=value`, `<` and a file, or `>` and a file for what the shell itself does.
     pub words: Vec<KnownWord>,
     /// Texts that its line gives it.
     pub input: Input,
-    /// The command whose input it is, if it is a file that is read.
-    pub read_by: Option<Arc<[KnownWord]>>,
-    /// True if it is a variable that is set for the line, and not for one command.
-    pub sets_alone: bool,
 }
 
 impl InnerCommand {
@@ -725,6 +753,24 @@ impl InnerCommand {
     #[must_use]
     pub fn of(words: Vec<KnownWord>) -> Self {
         Self { words, ..Self::default() }
+    }
+
+    /// A file that the shell opens for a command to read.
+    #[must_use]
+    pub fn reads(file: KnownWord, by: Arc<[KnownWord]>) -> Self {
+        Self { kind: PartKind::Reads { by }, ..Self::of(vec![KnownWord::known("<"), file]) }
+    }
+
+    /// A file that the shell opens for writing.
+    #[must_use]
+    pub fn writes(file: KnownWord) -> Self {
+        Self { kind: PartKind::Writes, ..Self::of(vec![KnownWord::known(">"), file]) }
+    }
+
+    /// A variable that is given a value; `word` is both.
+    #[must_use]
+    pub fn sets(name: &str, word: KnownWord, alone: bool) -> Self {
+        Self { kind: PartKind::Sets { name: Some(name.to_owned()), alone }, ..Self::of(vec![word]) }
     }
 }
 
@@ -788,6 +834,7 @@ impl StartSearch<'_> {
                 CommandStart::Command { words, at } => {
                     (vec![InnerCommand { input: input.clone(), ..InnerCommand::of(words) }], at, along + 1, reader)
                 }
+                CommandStart::File { file, at } => (vec![InnerCommand::writes(file)], at, along + 1, reader),
                 CommandStart::Line { text, at } => {
                     let reader = line_reader(words, reader);
                     (self.line(&text, reader), at, 0, reader)
@@ -805,7 +852,10 @@ impl StartSearch<'_> {
                     return;
                 }
                 self.found.push(Started { inner: inner.clone(), within: around.clone(), moved });
-                let InnerCommand { words, input, .. } = inner;
+                let InnerCommand { kind, words, input } = inner;
+                if kind != PartKind::Runs {
+                    continue;
+                }
                 let name = words.first().and_then(KnownWord::fixed).map_or("", base);
                 let is_further = commands < 2 || looks_further(name, &words) || !input.is_empty();
                 // Where each word may be a name, wrappers have been looked behind already.
@@ -845,7 +895,7 @@ pub fn handed_on(words: &[KnownWord], runs: LineReader) -> Option<(Vec<String>, 
     };
     let text = |start: CommandStart| match start {
         CommandStart::Line { text, .. } => text.fixed().map(str::to_owned),
-        CommandStart::Command { .. } => None,
+        CommandStart::Command { .. } | CommandStart::File { .. } => None,
     };
     let texts: Option<Vec<String>> = starts(words).into_iter().map(text).collect();
     texts.filter(|texts| hands_on && !texts.is_empty()).map(|texts| (texts, line_reader(words, runs)))

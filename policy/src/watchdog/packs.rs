@@ -252,7 +252,7 @@ fn unwrapped(view: &[PipedCommand], at: usize) -> Option<PipedCommand> {
     let texts: Vec<KnownWord> = command.words.iter().map(KnownWord::known).collect();
     let mut starts = starts::starts(&texts).into_iter().filter_map(|start| match start {
         CommandStart::Command { words, .. } => Some(words),
-        CommandStart::Line { .. } => None,
+        CommandStart::Line { .. } | CommandStart::File { .. } => None,
     });
     let first = starts.next().filter(|_| starts.next().is_none())?;
     let fed = fed(view, at);
@@ -290,6 +290,7 @@ fn started(command: &PipedCommand) -> Vec<Vec<PipedCommand>> {
             let words = words.into_iter().map(|word| word.text).collect();
             vec![PipedCommand { piped: command.piped, ..PipedCommand::of(words) }]
         }
+        CommandStart::File { file, .. } => vec![PipedCommand::of(vec![">".to_owned(), file.text])],
     });
     let quoted = text_of(command).into_iter().flat_map(quoted).map(|text| placed(&words::commands(text)));
     starts.chain(quoted).filter(|view| !view.is_empty()).collect()
