@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::effect::{Effect, EffectKind};
+use crate::effect::{Effect, FileAct};
 use crate::path::HostPath;
-use crate::rules::Specificity;
+use crate::rules::{EffectStanding, Specificity};
 
 /// The longest key, bytes (X1-4).
 const LONGEST: usize = 1024;
@@ -56,12 +56,12 @@ impl fmt::Display for EffectKey {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Wider {
-    /// Effects of these kinds on any file of a directory, with everything in it (X1-6).
+    /// The same on any file of a directory, with everything in it (X1-6).
     Directory {
         /// The directory.
         path: HostPath,
-        /// Kinds of the effects.
-        kinds: Vec<EffectKind>,
+        /// What is done to the files.
+        acts: Vec<FileAct>,
     },
     /// Every statement that reads from a database.
     Reads {
@@ -86,15 +86,9 @@ impl Wider {
     /// How much it says, if it covers an effect.
     fn covers(&self, effect: &Effect, key: Option<&str>) -> Option<Specificity> {
         match (self, effect) {
-            (Self::Directory { path, kinds }, effect) => {
-                let file = if let Effect::Shows(place) | Effect::Lists(place) = effect {
-                    place.path()
-                } else if let Effect::Writes { path, .. } = effect {
-                    path
-                } else {
-                    return None;
-                };
-                let is_in = kinds.contains(&effect.kind()) && file.as_path().starts_with(path.as_path());
+            (Self::Directory { path, acts }, effect) => {
+                let (act, file) = effect.on_file()?;
+                let is_in = acts.iter().any(|one| one.covers(act)) && file.as_path().starts_with(path.as_path());
                 is_in.then(|| Specificity::prefix(path.as_bytes().len()))
             }
             (Self::Reads { database }, Effect::Queries(query)) => {
@@ -115,7 +109,10 @@ impl Wider {
 impl fmt::Display for Wider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory { path, .. } => write!(f, "the same for any file in {path}, at any depth"),
+            Self::Directory { path, acts } => {
+                let acts: Vec<String> = acts.iter().map(ToString::to_string).collect();
+                write!(f, "{} any file in {path}, at any depth", acts.join(" and "))
+            }
             Self::Reads { database } => write!(f, "whatever reads from {database}"),
             Self::Host { host, port } => write!(f, "every request to {host}:{port}"),
             Self::Key { text } => write!(f, "every call like it: {text}"),
@@ -175,6 +172,9 @@ pub struct Approval {
     pub tool: String,
     /// Keys of the effects that were shown: exactly these are allowed.
     pub effects: Vec<EffectKey>,
+    /// Keys of the effects by which the call does that: they are allowed for what a call implies, and for no call of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub implied: Vec<EffectKey>,
     /// Effects that are allowed besides, if the person chose more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider: Option<Wider>,
@@ -223,8 +223,8 @@ impl Approvals {
     /// Keeps an answer (S1-14). A no is never kept (X1-5).
     pub fn keep(&mut self, approval: Approval) {
         let is_one = |kept: &Approval| {
-            (&kept.tool, &kept.effects, &kept.wider, kept.scope)
-                == (&approval.tool, &approval.effects, &approval.wider, approval.scope)
+            (&kept.tool, &kept.effects, &kept.implied, &kept.wider, kept.scope)
+                == (&approval.tool, &approval.effects, &approval.implied, &approval.wider, approval.scope)
         };
         if !self.0.iter().any(is_one) {
             self.0.push(approval);
@@ -235,11 +235,12 @@ impl Approvals {
     /// call's arguments.
     pub(crate) fn find(
         &self,
-        (effect, key): (&Effect, &EffectKey),
+        (effect, key, standing): (&Effect, &EffectKey, EffectStanding),
         (tool, own): (&str, Option<&str>),
     ) -> Option<(&Approval, Specificity)> {
+        let is_own = standing == EffectStanding::Own;
         let covers = |approval: &Approval| {
-            if approval.effects.contains(key) {
+            if approval.effects.contains(key) || (!is_own && approval.implied.contains(key)) {
                 return Some(Specificity::exact());
             }
             let wider = approval.wider.as_ref().filter(|wider| match wider {
@@ -252,7 +253,7 @@ impl Approvals {
         all.reduce(|one, other| if one.1.is_below(other.1) { other } else { one })
     }
 
-    /// The scope of the answers that cover each of these effects; `None` if one is not covered, or there are none.
+    /// The scope of the answers that cover each of these effects of a call's own; `None` if one is not covered, or there are none.
     #[must_use]
     pub fn cover<'a>(
         &self,
@@ -261,7 +262,7 @@ impl Approvals {
     ) -> Option<ApprovalScope> {
         let mut scope = None;
         for (effect, key) in effects {
-            let (approval, _) = self.find((effect, &key), call)?;
+            let (approval, _) = self.find((effect, &key, EffectStanding::Own), call)?;
             // The shorter of two.
             scope = match scope {
                 Some(ApprovalScope::Session) => scope,
@@ -297,6 +298,7 @@ mod tests {
         all.keep(Approval {
             tool: "t".to_owned(),
             effects: effects.iter().map(key).collect(),
+            implied: vec![key(&run("as it does that", "/w"))],
             wider,
             granted_at: String::new(),
             granted_by: GrantedBy::User,
@@ -306,7 +308,7 @@ mod tests {
     }
 
     fn covers(all: &Approvals, effect: &Effect) -> bool {
-        all.find((effect, &key(effect)), ("t", Some("k"))).is_some()
+        all.find((effect, &key(effect), EffectStanding::Own), ("t", Some("k"))).is_some()
     }
 
     /// X1-6, X1-7: an answer covers exactly what was shown, with directory and input.
@@ -324,21 +326,34 @@ mod tests {
         }
     }
 
+    /// X1-7: how a call did something is allowed as that, and not as what another call does.
+    #[test]
+    fn x1_7_what_was_implied_is_not_allowed_by_itself() {
+        let all = approvals(&[run("git x", "/w")], None);
+        let implied = run("as it does that", "/w");
+        let find = |standing| all.find((&implied, &key(&implied), standing), ("t", None)).is_some();
+        assert!(find(EffectStanding::Implied) && !find(EffectStanding::Own));
+    }
+
     /// X1-6: a directory covers what lies in it, and nothing beside it; a key the calls of its tool.
     #[test]
     fn x1_6_a_wider_answer_covers_what_it_says() {
-        let directory = Wider::Directory { path: "/w/src".into(), kinds: vec![EffectKind::Writes] };
+        let directory = Wider::Directory { path: "/w/src".into(), acts: vec![FileAct::Writes] };
+        assert_eq!(directory.to_string(), "write any file in /w/src, at any depth");
         let all = approvals(&[], Some(directory));
         assert!(covers(&all, &writes("/w/src/a")) && covers(&all, &writes("/w/src/deep/a")));
         for path in ["/w/src2/a", "/w/a", "/etc/src/a"] {
             assert!(!covers(&all, &writes(path)), "{path}");
         }
         assert!(!covers(&all, &Effect::Shows(crate::effect::FileScope::File("/w/src/a".into()))), "another kind");
+        let changes = |how| covers(&all, &Effect::Writes { path: "/w/src/a".into(), how });
+        assert!(changes(WriteKind::Create) && !changes(WriteKind::Replace), "who may write it may not remove it");
         let delegates = Effect::Delegates { agent: "a".into(), task: "x".into() };
         let all = approvals(&[], Some(Wider::Key { text: "k".to_owned() }));
         assert!(covers(&all, &delegates) && !covers(&all, &writes("/w/a")));
-        assert!(all.find((&delegates, &key(&delegates)), ("other", Some("k"))).is_none(), "of another tool");
-        assert!(all.find((&delegates, &key(&delegates)), ("t", Some("l"))).is_none(), "another key");
+        let find = |call| all.find((&delegates, &key(&delegates), EffectStanding::Own), call);
+        assert!(find(("other", Some("k"))).is_none(), "of another tool");
+        assert!(find(("t", Some("l"))).is_none(), "another key");
     }
 
     /// S1-15: an answer for every call says less than a pattern of a rule that asks, however much of that is open.
@@ -346,7 +361,7 @@ mod tests {
     fn s1_15_an_answer_for_all_says_less_than_a_pattern() {
         let all = approvals(&[], Some(Wider::Key { text: "k".to_owned() }));
         let delegates = Effect::Delegates { agent: "a".to_owned(), task: "x".to_owned() };
-        let (_, said) = all.find((&delegates, &key(&delegates)), ("t", Some("k"))).unwrap();
+        let (_, said) = all.find((&delegates, &key(&delegates), EffectStanding::Own), ("t", Some("k"))).unwrap();
         assert!(said.is_below(Specificity::prefix(0)), "`*x*` says more");
     }
 

@@ -81,6 +81,42 @@ pub enum WriteKind {
     Replace,
 }
 
+/// What is done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileAct {
+    /// [`Effect::Lists`].
+    Lists,
+    /// [`Effect::Shows`].
+    Shows,
+    /// [`WriteKind::Create`].
+    Creates,
+    /// [`WriteKind::Write`].
+    Writes,
+    /// [`WriteKind::Replace`].
+    Replaces,
+}
+
+impl FileAct {
+    /// True if whoever may do this may do that: who writes a file, whether it was there or not, may create it.
+    #[must_use]
+    pub fn covers(self, that: Self) -> bool {
+        self == that || (self, that) == (Self::Writes, Self::Creates)
+    }
+}
+
+impl fmt::Display for FileAct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lists => "list",
+            Self::Shows => "show",
+            Self::Creates => "create",
+            Self::Writes => "write",
+            Self::Replaces => "replace or remove",
+        })
+    }
+}
+
 /// A program that starts, or input to one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -333,6 +369,31 @@ impl Effect {
             Self::Serves(_) => EffectKind::Serves,
             Self::Uses(capability) if capability == "stream.send" => EffectKind::Sends,
             Self::Uses(_) => EffectKind::UsesSecrets,
+        }
+    }
+
+    /// What it does to a file or a tree, and its path, if it is about one.
+    #[must_use]
+    pub fn on_file(&self) -> Option<(FileAct, &HostPath)> {
+        match self {
+            Self::Shows(scope) => Some((FileAct::Shows, scope.path())),
+            Self::Lists(scope) => Some((FileAct::Lists, scope.path())),
+            Self::Writes { path, how } => {
+                let act = match how {
+                    WriteKind::Create => FileAct::Creates,
+                    WriteKind::Write => FileAct::Writes,
+                    WriteKind::Replace => FileAct::Replaces,
+                };
+                Some((act, path))
+            }
+            Self::Runs(_)
+            | Self::Connects(_)
+            | Self::Queries(_)
+            | Self::Delegates { .. }
+            | Self::Asks
+            | Self::Notes(_)
+            | Self::Serves(_)
+            | Self::Uses(_) => None,
         }
     }
 

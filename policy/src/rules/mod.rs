@@ -512,7 +512,7 @@ impl RuleSet {
             };
             // What a person has said always to is a rule: a more specific one that asks comes before it.
             let judged = judged.map(|judged| match judged.action {
-                Action::Ask => match approvals.find((effect, &key(effect)), (call.tool, call.key)) {
+                Action::Ask => match approvals.find((effect, &key(effect), *standing), (call.tool, call.key)) {
                     Some((approval, says)) if judged.specificity.is_none_or(|asks| asks.is_below(says)) => {
                         let by = Decider::Other(DecidedBy::Approval { scope: approval.scope });
                         PartJudgement { action: Action::Allow, by, ..judged }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callgate_policy::approval::Wider;
-use callgate_policy::effect::{Effect, Effects, FileScope, ProgramRun};
+use callgate_policy::effect::{Effect, Effects, FileAct, FileScope, ProgramRun};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::manifest::Credential;
@@ -124,23 +124,17 @@ impl<'a> Case<'a> {
     fn directory_of(&self, own: &[Effect]) -> Option<Wider> {
         let parent = |path: &HostPath| path.as_path().parent().map(|parent| HostPath::from(parent.to_owned()));
         let directory = |effect: &Effect| {
-            if let Effect::Shows(FileScope::File(path))
-            | Effect::Lists(FileScope::File(path))
-            | Effect::Writes { path, .. } = effect
-            {
-                parent(path)
-            } else if let Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) = effect {
-                Some(path.clone())
-            } else {
-                None
+            if let Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) = effect {
+                return Some(path.clone());
             }
+            effect.on_file().and_then(|(_, path)| parent(path))
         };
         let first = directory(own.first()?)?;
         let is_one = own.iter().all(|effect| directory(effect).as_ref() == Some(&first));
-        let mut kinds: Vec<_> = own.iter().map(Effect::kind).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        is_one.then_some(Wider::Directory { path: first, kinds })
+        let mut acts: Vec<FileAct> = own.iter().filter_map(Effect::on_file).map(|(act, _)| act).collect();
+        acts.sort_unstable();
+        acts.dedup();
+        is_one.then_some(Wider::Directory { path: first, acts })
     }
 }
 

@@ -447,7 +447,9 @@ impl Gate {
         let in_force = self.in_force_for(call, decided.sub_policy.as_ref());
         let shown = Case { line: line.as_ref(), ..*call };
         let question = self.question(&shown, &in_force, why.clone(), digest.clone());
-        let about = Approvable { effects: call.effects.all().map(key_of).collect(), wider: call.wider() };
+        let keys = |effects: &[Effect]| effects.iter().map(key_of).collect();
+        let about =
+            Approvable { effects: keys(&call.effects.own), implied: keys(&call.effects.implied), wider: call.wider() };
         // Whichever line was understood first: people are asked in the order of the calls (C-17).
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.

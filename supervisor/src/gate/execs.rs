@@ -69,7 +69,7 @@ impl Watch {
                 let why = reason.told();
                 let started = Effect::Runs(ProgramRun::Started { program: program.clone(), argv: argv.clone() });
                 let key = key_of(&started);
-                let about = Approvable { effects: vec![key.clone()], wider: None };
+                let about = Approvable { effects: vec![key.clone()], ..Approvable::default() };
                 let answered = |kept: &Approvals| kept.cover([(&started, key.clone())], (EXEC, None));
                 if answered(&self.people.approvals()).is_some() {
                     return None;

@@ -127,8 +127,10 @@ impl Question {
 /// Effects that an answer is kept for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Approvable {
-    /// Keys of the effects that are shown.
+    /// Keys of the call's own effects.
     pub(crate) effects: Vec<EffectKey>,
+    /// Keys of those by which it does them.
+    pub(crate) implied: Vec<EffectKey>,
     /// More that a person may choose.
     pub(crate) wider: Option<Wider>,
 }
@@ -330,10 +332,11 @@ impl People {
         !self.approvers.is_empty()
     }
 
-    fn keep(&self, tool: &str, Approvable { effects, wider }: Approvable) {
+    fn keep(&self, tool: &str, Approvable { effects, implied, wider }: Approvable) {
         let approval = Approval {
             tool: tool.to_owned(),
             effects,
+            implied,
             wider,
             granted_at: now(),
             granted_by: GrantedBy::User,
@@ -474,7 +477,7 @@ mod tests {
         runtime.block_on(async {
             let mut said = Vec::new();
             for key in keys {
-                let about = Approvable { effects: vec![self::key(key)], wider: None };
+                let about = Approvable { effects: vec![self::key(key)], ..Approvable::default() };
                 said.push(people.ask(question(), about, |kept| answered(kept, key), || true).await);
             }
             said

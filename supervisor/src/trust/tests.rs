@@ -62,6 +62,7 @@ fn e1_trust_is_not_for_what_takes_the_directory_s_place() {
 
 fn approval(text: &str) -> Approval {
     Approval {
+        implied: Vec::new(),
         tool: "bash".to_owned(),
         effects: vec![key(text)],
         wider: None,

@@ -7,11 +7,12 @@ use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::mode::Mode;
 use callgate::policy::pattern::PathTemplate;
 use callgate::policy::rules::{Action, Rule, RuleGrant};
+use callgate::policy::tool::Surface;
 use callgate::policy::watchdog::{CallFacts, Reason, Verdict, Watchdog};
 use callgate::{
     Answer, Approver, Asked, Launcher, Layer, Outcome, Question, ResultEnvelope, Session, SessionSpec, Supervisor, Tool,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{STRENGTHS, callgate};
 use callgate_tests::skip;
@@ -128,7 +129,7 @@ fn x1_6_a_wider_answer_is_kept_for_its_directory() {
         assert_eq!(write(session, "src/a").await.kind, Outcome::Output);
         let [question] = &host.asked()[..] else { panic!("asked once") };
         let directory = workspace.join("src").display().to_string();
-        assert_eq!(question.wider, Some(format!("the same for any file in {directory}, at any depth")));
+        assert_eq!(question.wider, Some(format!("write any file in {directory}, at any depth")));
         for path in ["src/b", "src/deep/c"] {
             assert_eq!(write(session, path).await.metadata.approved_by.as_deref(), Some("session"), "{path}");
         }
@@ -139,6 +140,32 @@ fn x1_6_a_wider_answer_is_kept_for_its_directory() {
         write(session, "other/d").await;
         write(session, "e").await;
         assert_eq!(host.asked().len(), 2, "beside it, and above it");
+    });
+}
+
+/// X1-6: who may write any file of a directory may not remove one.
+#[test]
+fn x1_6_a_wider_answer_to_writing_removes_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let host = SteadyPerson::new(Some(Answer::Wider));
+        let mut spec = SessionSpec::developer(workspace.path()).surface(Surface::Deepseek);
+        spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
+        let session = supervisor.open(spec).await.unwrap();
+        let call = async |tool: &str, args: Value| {
+            let done = session.call(tool, args).await;
+            assert_eq!(done.kind, Outcome::Output, "{done:?}");
+            host.asked().len()
+        };
+        assert_eq!(call("write_file", json!({ "path": "src/a", "content": "x\n" })).await, 1);
+        assert_eq!(call("write_file", json!({ "path": "src/b", "content": "x\n" })).await, 0);
+        let edit = "--- a/src/a\n+++ b/src/a\n@@ -1 +1 @@\n-x\n+y\n";
+        assert_eq!(call("apply_patch", json!({ "patch": edit })).await, 0, "the control");
+        let removal = "--- a/src/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+        assert_eq!(call("apply_patch", json!({ "patch": removal })).await, 1);
+        assert!(!workspace.path().join("src/b").exists());
     });
 }
 
