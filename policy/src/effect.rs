@@ -150,8 +150,11 @@ pub enum ProgramRun {
     },
     /// Text that is typed to a program that runs.
     Typed {
-        /// The program: its command line, or its task.
+        /// The program: its task, and its command line if that is known.
         to: String,
+        /// What it has been typed already of a line that is not ended.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        before: String,
         /// The text.
         text: String,
     },
@@ -507,7 +510,12 @@ impl fmt::Display for Effect {
                 write!(f, "starts {program} as")?;
                 argv.iter().try_for_each(|word| write!(f, " {}", quoted(&word.to_string())))
             }
-            Self::Runs(ProgramRun::Typed { to, text }) => write!(f, "types {text:?} to {to}"),
+            Self::Runs(ProgramRun::Typed { to, before, text }) if before.is_empty() => {
+                write!(f, "types {text:?} to {to}")
+            }
+            Self::Runs(ProgramRun::Typed { to, before, text }) => {
+                write!(f, "types {text:?} behind {before:?} to {to}")
+            }
             Self::Connects(HostConnection { host, port, request, .. }) => {
                 write!(f, "connects to {host}:{port}")?;
                 if request.is_empty() { Ok(()) } else { write!(f, " for {request}") }

@@ -1,5 +1,7 @@
 //! Effects as rules compare them: each with its parts.
 
+use std::borrow::Cow;
+
 use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::pattern::escaped_pattern;
@@ -49,7 +51,7 @@ pub enum Act<'a> {
     /// Text that a program is given to read at its start, or typed: [`Act::input`].
     Input {
         /// The text.
-        text: &'a str,
+        text: Cow<'a, str>,
         /// Commands that it may have executed.
         commands: Vec<CommandPart>,
     },
@@ -67,9 +69,10 @@ impl<'a> Act<'a> {
     /// A text for a program that uses its input like that. Of what a shell reads the commands are known as far as every shell reads
     /// it alike, and the rest may be any; of other programs each line of the text may be one.
     #[must_use]
-    pub fn input(text: &'a str, used: InputUse) -> Self {
+    pub fn input(text: impl Into<Cow<'a, str>>, used: InputUse) -> Self {
+        let text = text.into();
         let commands = match used {
-            InputUse::Line => CommandPart::of_argv(&["sh", "-c", text]).map_or_else(
+            InputUse::Line => CommandPart::of_argv(&["sh", "-c", &text]).map_or_else(
                 || vec![CommandPart::of_words(vec![KnownWord::anything()])],
                 // The first is the shell itself.
                 |parts| parts.into_iter().skip(1).collect(),
@@ -77,6 +80,23 @@ impl<'a> Act<'a> {
             InputUse::Code | InputUse::Data => text.lines().map(|line| CommandPart::of_text(line.trim())).collect(),
         };
         Self::Input { text, commands }
+    }
+
+    /// A text that is typed to a program, behind another. On a terminal some characters do something else than stand in a line:
+    /// what a text with such a character says is not known. Those that interrupt, end or stop a program say nothing alone.
+    fn typed(before: &str, text: &str) -> Self {
+        let signals = ['\u{3}', '\u{4}', '\u{1a}', '\u{1c}'];
+        if !text.is_empty() && text.chars().all(|c| signals.contains(&c)) {
+            return Self::Input { text: text.to_owned().into(), commands: Vec::new() };
+        }
+        let whole = format!("{before}{text}").replace('\r', "\n");
+        if whole.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+            return Self::Input {
+                text: whole.into(),
+                commands: vec![CommandPart::of_words(vec![KnownWord::anything()])],
+            };
+        }
+        Self::input(whole, InputUse::Line)
     }
 }
 
@@ -165,7 +185,7 @@ impl<'a> JudgedEffect<'a> {
             | Effect::Lists(FileScope::File(path))
             | Effect::Writes { path, .. } => Act::File(path),
             Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) => Act::Tree(path),
-            Effect::Runs(ProgramRun::Typed { text, .. }) => Act::input(text, InputUse::Line),
+            Effect::Runs(ProgramRun::Typed { before, text, .. }) => Act::typed(before, text),
             Effect::Runs(_) => Act::UnknownCommand,
             Effect::Connects(connection) => Act::Host(&connection.host, connection.port),
             Effect::Queries(query) => Act::Command(CommandPart::of_statement(&query.statement.text)),

@@ -161,7 +161,7 @@ fn of_effect(effect: &Effect, call: &CallFacts<'_>) -> Verdict {
             Builtin.judge_start(program.as_bytes(), argv.iter().map(HostPath::as_bytes))
         }
         // Whoever reads it may be a shell.
-        Effect::Runs(ProgramRun::Typed { text, .. }) => verdict(&words::commands(text)),
+        Effect::Runs(ProgramRun::Typed { before, text, .. }) => verdict(&words::commands(&format!("{before}{text}"))),
         Effect::Queries(query) => statement(query),
         Effect::Shows(_)
         | Effect::Lists(_)

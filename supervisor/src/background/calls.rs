@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use callgate_policy::effect::{Effect, Effects, ProgramRun};
 use callgate_policy::envelope::{Enforced, Metadata, ResultEnvelope};
 use callgate_policy::failure::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::kept::{BackgroundTask, Ended, Status};
+use super::typed::UnfinishedLine;
 use crate::bounds::RUNNING_MAX;
 use crate::call::envelope::Done;
 use crate::call::error::not_started;
@@ -43,6 +45,8 @@ const WAITS: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(1);
 /// Bounds on what a call may ask for, milliseconds.
 const TIMES: (u64, u64) = (1, 600_000);
+/// The fact that a call is told about its task: what has been typed of a line that is not ended.
+const BEHIND: &str = "typed_before";
 /// How much of a command a list shows, characters.
 const LISTED: usize = 200;
 
@@ -88,7 +92,12 @@ impl Session {
         let mut recording = self.recorder.propose(COMPLETION, &tool.origin.to_string(), &about);
         // Nothing runs that is not recorded: what was started ends with this.
         recording.start().await?;
-        let task = Arc::new(BackgroundTask::new((id, command.to_owned()), call.has_terminal, input, program.aborter()));
+        let task = Arc::new(BackgroundTask::new(
+            (id, command.to_owned()),
+            call.has_terminal,
+            (input, call.stdin),
+            program.aborter(),
+        ));
         let follower = Follower {
             task: Arc::clone(&task),
             stdin: call.stdin.map(|stdin| stdin.as_bytes().to_vec()),
@@ -135,7 +144,7 @@ impl Session {
     pub(crate) async fn about_background(
         &self,
         act: BackgroundAct,
-        args: &Value,
+        (args, told): (&Value, &Map<String, Value>),
         turn: Turn,
     ) -> Result<Done, CallError> {
         match act {
@@ -178,7 +187,8 @@ impl Session {
                         Poll::Pending => input.await,
                     }
                 };
-                let typed = type_to(input, (bytes, closes), deadline).await;
+                let behind = told.get(BEHIND).and_then(Value::as_str).unwrap_or_default();
+                let typed = type_to((&task, behind), input, (bytes, closes), deadline).await;
                 let has_typed = closes || !bytes.is_empty();
                 let answers = task.until(|heard| {
                     let is_new = !has_typed || heard.total() > before;
@@ -186,6 +196,21 @@ impl Session {
                 });
                 drop(tokio::time::timeout_at(deadline, answers).await);
                 Ok(delta(&task, has_typed.then_some(typed)))
+            }
+        }
+    }
+
+    /// Says of a text that is typed to a task which program reads it, and behind what.
+    pub(crate) fn complete_typed(&self, effects: &mut Effects, told: &mut Map<String, Value>) {
+        for effect in &mut effects.own {
+            if let Effect::Runs(ProgramRun::Typed { to, before, .. }) = effect
+                && let Some(task) = self.background.find(to)
+            {
+                *before = task.line().text().to_owned();
+                *to = format!("{to} (`{}`)", task.command);
+                if !before.is_empty() {
+                    told.insert(BEHIND.to_owned(), before.clone().into());
+                }
             }
         }
     }
@@ -229,7 +254,11 @@ struct Typed {
 }
 
 /// Types to a task, and ends its input, as far as it takes that until then.
+///
+/// What was judged is what would be read: the text behind that of its line which is not ended. If another call has typed since, nothing
+/// is written.
 async fn type_to(
+    (task, behind): (&BackgroundTask, &str),
     input: impl Future<Output = MutexGuard<'_, ProgramInput>>,
     (bytes, closes): (&[u8], bool),
     deadline: Instant,
@@ -240,7 +269,14 @@ async fn type_to(
         if !input.is_open() {
             return Err("its input is closed".to_owned());
         }
+        let line = task.line();
+        if line.text() != behind {
+            return Err("another call has typed to it since this one was judged; make the call again".to_owned());
+        }
+        // Until all of it is there.
+        task.set_line(UnfinishedLine::unknown());
         input.write(bytes, &mut written).await.map_err(|error| format!("it does not read any more ({error})"))?;
+        task.set_line(line.and(bytes));
         if closes {
             input.close().await.map_err(|error| format!("its input could not be ended ({error})"))?;
         }

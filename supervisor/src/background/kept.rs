@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
+use super::typed::UnfinishedLine;
 use crate::bounds::RUNNING_MAX;
 use crate::confine::Aborter;
 use crate::run::{ProgramInput, Stop};
@@ -81,6 +82,8 @@ pub(crate) struct BackgroundTask {
     stop: watch::Sender<Stop>,
     /// Held while something is written to it, so that two inputs do not mix.
     pub(crate) input: tokio::sync::Mutex<ProgramInput>,
+    /// The line that it has been typed, as far as it is not ended. It changes while `input` is held.
+    line: Mutex<UnfinishedLine>,
     /// Whoever follows it has the program.
     aborter: Option<Aborter>,
     follows: Mutex<Option<AbortHandle>>,
@@ -184,7 +187,7 @@ impl BackgroundTask {
     pub(crate) fn new(
         (id, command): (String, String),
         has_terminal: bool,
-        input: ProgramInput,
+        (input, first): (ProgramInput, Option<&str>),
         aborter: Option<Aborter>,
     ) -> Self {
         Self {
@@ -196,6 +199,7 @@ impl BackgroundTask {
             news: watch::Sender::new(()),
             stop: watch::Sender::new(Stop::No),
             input: tokio::sync::Mutex::new(input),
+            line: Mutex::new(UnfinishedLine::default().and(first.unwrap_or_default().as_bytes())),
             aborter,
             follows: Mutex::default(),
         }
@@ -208,6 +212,15 @@ impl BackgroundTask {
 
     pub(crate) fn heard(&self) -> MutexGuard<'_, TaskOutput> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line that it has been typed, as far as it is not ended.
+    pub(crate) fn line(&self) -> UnfinishedLine {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_line(&self, line: UnfinishedLine) {
+        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = line;
     }
 
     /// Takes in what came, and tells those who wait for it.

@@ -3,3 +3,4 @@
 pub(crate) mod calls;
 pub(crate) mod kept;
 pub(crate) mod tools;
+pub(crate) mod typed;

@@ -341,6 +341,10 @@ impl Session {
                 prepared.effects.implied.extend(runner.map(Effect::Runs));
                 Some(own)
             }
+            Executor::Host(HostTool::Background(_)) => {
+                self.complete_typed(&mut prepared.effects, &mut prepared.told);
+                None
+            }
             Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) => None,
         };
         let grant = match &own {
@@ -481,7 +485,7 @@ impl Session {
                 drop(turn);
                 self.about_agents(tool, *act, &args).await
             }
-            HostTool::Background(act) => self.about_background(*act, &args, turn).await,
+            HostTool::Background(act) => self.about_background(*act, (&args, &told), turn).await,
             HostTool::Handler(handler) => self.answered(tool, &**handler, args, turn).await,
             HostTool::Delegate(how) => {
                 let most = most.ok_or_else(|| pass::lost(tool, "has no agent to start"))?;

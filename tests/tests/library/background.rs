@@ -376,6 +376,41 @@ fn x2_3_input_goes_on_and_ends() {
     );
 }
 
+/// S0-51, C3: what is typed in pieces is judged as the line that it makes, and nothing is typed behind what a call was not judged with.
+#[test]
+fn s0_51_c3_what_is_typed_in_pieces_is_one_line() {
+    in_sessions(
+        |spec| spec,
+        async |session, _| {
+            session.add_rule(&Rule::new("bash", Action::Deny).pattern("git push *")).unwrap();
+            let id = start(&session, "cat").await;
+            let types = async |text: &str| {
+                let args = json!({ "task_id": id, "input": text, "timeout_ms": 200 });
+                session.call("exec_shell_interact", args).await
+            };
+            let layer = |result: ResultEnvelope| result.metadata.denial.map(|denial| denial.layer);
+            for pieces in [
+                &["git pu", "sh\n"][..],
+                &["gi", "t ", "pus", "h"],
+                &["git pu", "\u{4}", "sh\n"],
+            ] {
+                let (last, first) = pieces.split_last().unwrap();
+                for piece in first {
+                    assert_eq!(layer(types(piece).await), None, "{pieces:?} {piece:?}");
+                }
+                assert_eq!(layer(types(last).await), Some(Layer::Rule), "{pieces:?}");
+                // The control: the same beginning ends in another way.
+                assert_eq!(layer(types("ll\n").await), None, "{pieces:?}");
+            }
+            // A terminal takes it back.
+            assert_eq!(layer(types("git puXX\u{8}\u{8}sh\n").await), Some(Layer::Rule));
+            assert_eq!(layer(types("\u{3}").await), None, "the control");
+            let after = types("over\n").await.data.unwrap();
+            assert!(!after["stdout"].as_str().unwrap().contains("git push"), "{after}");
+        },
+    );
+}
+
 /// X2-1: a terminal of the task's own.
 #[test]
 fn x2_1_a_task_has_a_terminal() {
