@@ -2,19 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::effect::EffectKind;
 use crate::path::{HostPath, normalize};
-use crate::shell::input::{Input, InputUse, executes};
+use crate::shell::input::{Input, InputUse, executes, takes_data};
 use crate::shell::programs::{self, CommandForms};
 use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, PartKind, Started};
-use crate::shell::{LINE_MAX, Line, Piece, Redirect, Word, plain, reading};
+use crate::shell::{Assignment, LINE_MAX, Line, Piece, Redirect, Word, plain, reading, variables};
 use crate::watchdog::words;
 
 use super::builtins::{evaluates, is_neutral_builtin, is_own_name};
 
-/// Most commands that one command of a line is seen to start.
+/// Most parts that a line is judged by: of a longer one nobody has looked at all.
+const PARTS_MAX: usize = 4096;
+/// Most commands that one command of a line is seen to start, and most variables that it is seen to set.
 const STARTED_MAX: usize = 256;
 
 /// A part of a call that rules about commands look at: a command, a variable that is set, a file that is written.
@@ -35,13 +37,31 @@ pub struct CommandPart {
     directory: CommandDirectory,
     /// Text that the line gives it to read, with a [`HOLE`] for what is not known.
     document: Option<Arc<str>>,
-    /// Directories in which its line has its program looked for.
-    search: Arc<[String]>,
+    /// Where its line has its program looked for.
+    search: ProgramSearch,
     /// True if it does nothing but hand lines to a shell that were read in full, so that their parts say what it does.
     hands_on: bool,
     /// Other spellings of it, if it is a program with subcommands.
     forms: Arc<CommandForms>,
+    /// The texts of what it may be by its forms.
+    meant: Arc<[String]>,
+    /// Places of its program, once a rule has asked.
+    places: OnceLock<Vec<ProgramPlace>>,
 }
+
+/// Where a line has programs looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ProgramSearch {
+    /// In these directories, besides those of the session.
+    In(Arc<[String]>),
+    /// In so many directories that each program may lie anywhere.
+    Anywhere,
+}
+
+/// Most places at which the programs of a line are looked for, all programs and directories together.
+const PLACES_MAX: usize = 1024;
+/// Most bytes of all of them with the words of the programs.
+const PLACES_BYTES_MAX: usize = 1 << 20;
 
 /// Longer paths start no program (`PATH_MAX`), bytes: they are not looked into, and every pattern about paths is about them.
 const PATH_MAX: usize = 4096;
@@ -69,7 +89,7 @@ impl Default for CommandDirectory {
 }
 
 /// The place of a program that is named by a path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramPlace {
     /// Its absolute and normal path, with the words behind it. What is not known of it is a [`HOLE`], and all before that too.
     At(String),
@@ -154,7 +174,7 @@ pub fn beginning_in(parts: Vec<CommandPart>, begin: Begin<'_>) -> Vec<CommandPar
     {
         // They do the same anywhere.
         true => part,
-        false => CommandPart { directory: directory.clone(), ..part },
+        false => CommandPart { directory: directory.clone(), places: OnceLock::new(), ..part },
     };
     parts.into_iter().map(placed).collect()
 }
@@ -180,10 +200,13 @@ impl CommandPart {
 
     /// A part that evaluates nothing, in the usual directory.
     fn of(text: String, words: Vec<KnownWord>) -> Self {
+        let forms = programs::forms(&words);
         Self {
             kind: PartKind::Runs,
             text,
-            forms: Arc::new(programs::forms(&words)),
+            meant: forms.meant.iter().map(|words| joined(words)).collect(),
+            places: OnceLock::new(),
+            forms: Arc::new(forms),
             words,
             evaluates: false,
             within: Vec::new(),
@@ -191,7 +214,7 @@ impl CommandPart {
             directory: CommandDirectory::default(),
             document: None,
             hands_on: false,
-            search: Arc::default(),
+            search: ProgramSearch::In(Arc::default()),
         }
     }
 
@@ -251,7 +274,7 @@ impl CommandPart {
         let text = format!("{}={value}", name.unwrap_or(&hole));
         // Of what bash evaluates by itself, now or later.
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-        let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
+        let evaluates = name.is_none_or(|name| variables::is_evaluated(name) || (is_counted(name) && !is_number));
         let words = vec![KnownWord::known(text.clone())];
         Self {
             kind: PartKind::Sets { name: name.map(str::to_owned), alone },
@@ -294,7 +317,7 @@ impl CommandPart {
 
     /// Text with the program's name alone in place of its path, if it has one. What is not known of the name may hold a
     /// slash, so that anything may stand before it.
-    pub(super) fn by_name(&self) -> Option<String> {
+    pub(super) fn by_name(&self) -> Option<&str> {
         if self.kind != PartKind::Runs {
             return None;
         }
@@ -302,12 +325,16 @@ impl CommandPart {
         let base = starts::base(path);
         let known = base.rfind(HOLE).unwrap_or(0);
         let at = path.len() - base.len() + known;
-        (at > 0).then(|| self.text[at..].to_owned())
+        (at > 0).then(|| &self.text[at..])
     }
 
     /// Places of the program, if it is named by a path, or looked for in directories that its line names; of a file that the shell
     /// opens, its place, behind `<` or `>`.
-    pub(super) fn places(&self) -> Vec<ProgramPlace> {
+    pub(super) fn places(&self) -> &[ProgramPlace] {
+        self.places.get_or_init(|| self.find_places())
+    }
+
+    fn find_places(&self) -> Vec<ProgramPlace> {
         let program = match self.kind {
             PartKind::Runs if !self.is_statement() => self.words.first(),
             PartKind::Reads { .. } | PartKind::Writes => {
@@ -319,7 +346,12 @@ impl CommandPart {
         if program.text.contains('/') {
             return vec![self.place_of(&program.text)];
         }
-        self.search.iter().map(|directory| self.place_of(&format!("{directory}/{}", program.text))).collect()
+        match &self.search {
+            ProgramSearch::Anywhere => vec![ProgramPlace::Anywhere],
+            ProgramSearch::In(directories) => {
+                directories.iter().map(|directory| self.place_of(&format!("{directory}/{}", program.text))).collect()
+            }
+        }
     }
 
     /// The place to which a path of the program leads.
@@ -342,10 +374,10 @@ impl CommandPart {
         ProgramPlace::At(place)
     }
 
-    /// Commands that it may be, in other words: as [`programs::forms`] has them, and else as it is.
-    pub(super) fn meant(&self) -> impl Iterator<Item = &[KnownWord]> {
-        let own = self.forms.meant.is_empty().then_some(&self.words[..]);
-        self.forms.meant.iter().map(Vec::as_slice).chain(own)
+    /// Commands that it may be, in other words, each also as one text: as [`programs::forms`] has them, and else as it is.
+    pub(super) fn meant(&self) -> impl Iterator<Item = (&str, &[KnownWord])> {
+        let own = self.forms.meant.is_empty().then_some((self.text.as_str(), &self.words[..]));
+        self.meant.iter().zip(&self.forms.meant).map(|(text, words)| (text.as_str(), words.as_slice())).chain(own)
     }
 
     /// The command that it certainly is, in other words, if there are any.
@@ -418,8 +450,7 @@ impl CommandPart {
             PartKind::Writes => EffectKind::Writes,
             PartKind::Runs | PartKind::Sets { .. } => return None,
         };
-        let place = self.places().pop();
-        let path = place.and_then(|place| match place {
+        let path = self.places().first().and_then(|place| match place {
             ProgramPlace::At(place) => place.get(2..).filter(|path| !path.contains(HOLE)).map(HostPath::from),
             ProgramPlace::Anywhere => None,
         });
@@ -492,10 +523,11 @@ impl CommandPart {
         self.evaluates
     }
 
-    /// Use that it makes of its standard input.
+    /// Use that it makes of its standard input. A program that is not known may be one that executes it.
     #[must_use]
     pub fn uses_input(&self) -> InputUse {
-        executes(&self.words)
+        let used = executes(&self.words);
+        if used == InputUse::Data && !takes_data(&self.words) { InputUse::Code } else { used }
     }
 
     /// The commands by which it is started.
@@ -552,8 +584,9 @@ pub(super) fn joined(words: &[KnownWord]) -> String {
 pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
     line.understood().ok()?;
     let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
-    let all = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines))).collect();
-    Some(searched(all, &search(line)))
+    let parts = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines)));
+    let all: Vec<CommandPart> = parts.take(PARTS_MAX + 1).collect();
+    (all.len() <= PARTS_MAX).then(|| searched(all, &search(line)))
 }
 
 /// Lines within a line that [`parts`] looks into and that nobody has read: texts that shells are handed. The grammar's answers
@@ -592,9 +625,16 @@ fn of_command(line: &Line, at: usize, lines: Option<&InnerLines<'_>>) -> Vec<Com
     let hands_on = lines.is_some_and(|lines| lines.are_read(&words, LineReader::Bash));
     let run = CommandPart { hands_on, ..CommandPart::of_words(words.clone()).reading(&input) };
     let run = (!words.is_empty()).then_some(run);
-    let set = command.assignments.iter().map(|assignment| {
-        let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
-        CommandPart::assignment(Some(&assignment.name), &values.join(" "), command.words.is_empty(), Vec::new())
+    let values =
+        || command.assignments.iter().flat_map(|one| values_of(one).into_iter().map(|value| (&one.name, value)));
+    let set =
+        values().map(|(name, value)| CommandPart::assignment(Some(name), &value, command.words.is_empty(), Vec::new()));
+    let by_variables = lines.into_iter().flat_map(|lines| {
+        let word = |(name, value): (&String, String)| [KnownWord::known(format!("{name}={value}"))];
+        values()
+            .filter(|(name, _)| variables::is_started(name))
+            .map(word)
+            .flat_map(|word| started((&word, &Input::default()), lines))
     });
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = written(redirect)?;
@@ -608,7 +648,14 @@ fn of_command(line: &Line, at: usize, lines: Option<&InnerLines<'_>>) -> Vec<Com
         .chain(written)
         .chain(read)
         .chain(below.into_iter().flat_map(|below: Vec<_>| below))
+        .chain(by_variables)
         .collect()
+}
+
+/// Values that a variable is given: one, unless programs start what each of several says.
+fn values_of(assignment: &Assignment) -> Vec<String> {
+    let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
+    if variables::is_started(&assignment.name) { values } else { vec![values.join(" ")] }
 }
 
 /// True if bash expands a redirection's word a second time, as it does that of `>&word` if it is no descriptor's number.
@@ -687,11 +734,12 @@ fn inner_commands(line: &Line, at: usize) -> Vec<InnerCommand> {
     let Some(command) = line.commands.get(at) else { return Vec::new() };
     let words: Vec<KnownWord> = command.words.iter().map(KnownWord::from).collect();
     let by: Arc<[KnownWord]> = words.as_slice().into();
-    let set = command.assignments.iter().map(|assignment| {
-        let values: Vec<String> = assignment.values.iter().map(|value| KnownWord::from(value).text).collect();
+    let values =
+        command.assignments.iter().flat_map(|one| values_of(one).into_iter().map(move |value| (&one.name, value)));
+    let set = values.map(|(name, value)| {
         // It is one variable's value.
-        let word = KnownWord::known(format!("{}={}", assignment.name, values.join(" ")));
-        InnerCommand::sets(&assignment.name, word, words.is_empty())
+        let word = KnownWord::known(format!("{name}={value}"));
+        InnerCommand::sets(name, word, words.is_empty())
     });
     let set: Vec<InnerCommand> = set.collect();
     let written = command.redirects.iter().filter_map(|redirect| {
@@ -723,8 +771,12 @@ fn searched(parts: Vec<CommandPart>, known: &[String]) -> Vec<CommandPart> {
     if all.is_empty() {
         return parts;
     }
-    let search: Arc<[String]> = all.into_iter().collect();
-    parts.into_iter().map(|part| CommandPart { search: Arc::clone(&search), ..part }).collect()
+    let bytes: usize =
+        parts.iter().map(|part| part.text.len()).sum::<usize>() + all.iter().map(String::len).sum::<usize>();
+    let is_bounded = all.len().saturating_mul(parts.len()) <= PLACES_MAX
+        && all.len().max(parts.len()).saturating_mul(bytes) <= PLACES_BYTES_MAX;
+    let search = if is_bounded { ProgramSearch::In(all.into_iter().collect()) } else { ProgramSearch::Anywhere };
+    parts.into_iter().map(|part| CommandPart { search: search.clone(), places: OnceLock::new(), ..part }).collect()
 }
 
 /// Directories of the values that a line gives to `PATH`. The value that it has already (`$PATH`) is none of them.
@@ -761,7 +813,11 @@ fn set_by(words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)]) -> impl Ite
         .map(Arc::clone)
         .collect();
     let length = words.len();
-    starts::sets(words).into_iter().map(move |set| {
+    let mut sets = starts::sets(words);
+    if sets.len() > STARTED_MAX {
+        sets = vec![starts::Set { name: None, value: HOLE.to_string(), at: 0 }];
+    }
+    sets.into_iter().map(move |set| {
         // A pattern about the command is about the line's own variables too, but must name others.
         let known = |outer: &Arc<[KnownWord]>| match set.name.as_deref().is_some_and(is_own_name) {
             true => outer.len() - length,
@@ -770,14 +826,6 @@ fn set_by(words: &[KnownWord], within: &[(Arc<[KnownWord]>, usize)]) -> impl Ite
         let within = around.iter().map(|outer| (Arc::clone(outer), known(outer))).collect();
         CommandPart::assignment(set.name.as_deref(), &set.value, false, within)
     })
-}
-
-/// Variables in which bash finds code.
-fn is_evaluated(name: &str) -> bool {
-    matches!(
-        name,
-        "PS0" | "PS1" | "PS2" | "PS3" | "PS4" | "PROMPT_COMMAND" | "BASH_ENV" | "ENV" | "SHELLOPTS" | "BASHOPTS"
-    ) || name.starts_with("BASH_FUNC_")
 }
 
 /// Variables that are numbers to bash, which evaluates what they are given (`OPTIND='a[$(x)]'`).
@@ -855,7 +903,7 @@ fn written(redirect: &Redirect) -> Option<&Word> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
-    use crate::shell::{Assignment, Simple};
+    use crate::shell::Simple;
 
     fn word(text: &str) -> Word {
         Word::Static(text.to_owned())
@@ -884,7 +932,7 @@ mod tests {
         };
         let line = Line { commands: vec![command], ..Line::default() };
         let texts: Vec<String> = parts(&line).unwrap().iter().map(|part| part.text().to_owned()).collect();
-        assert_eq!(texts, ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all", "< in"]);
+        assert_eq!(texts, ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all", "< in", "x"]);
         assert_eq!(parts(&Line::unknown("it is not bash", 3)), None);
     }
 
@@ -896,6 +944,49 @@ mod tests {
             CommandPart::of_argv(&argv).unwrap().iter().map(|part| part.text().to_owned()).collect();
         let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
         assert_eq!(texts, wanted);
+    }
+
+    /// A line of too many parts is not judged by them, and a command that sets too many variables sets any.
+    #[test]
+    fn parts_are_bounded() {
+        let redirect = Redirect { operator: ">".into(), fd: None, target: Some(word("a")) };
+        let written = |count: usize| {
+            let command = Simple { redirects: vec![redirect.clone(); count], ..Simple::default() };
+            parts(&Line { commands: vec![command], ..Line::default() })
+        };
+        assert_eq!(written(PARTS_MAX).map(|parts| parts.len()), Some(PARTS_MAX));
+        assert_eq!(written(PARTS_MAX + 1), None);
+        let exported = |count: usize| {
+            let words = std::iter::once(word("export")).chain((0..count).map(|at| word(&format!("x{at}=1"))));
+            let command = Simple { words: words.collect(), ..Simple::default() };
+            parts(&Line { commands: vec![command], ..Line::default() }).unwrap()
+        };
+        assert_eq!(exported(STARTED_MAX).len(), 1 + STARTED_MAX);
+        assert!(exported(STARTED_MAX + 1).len() == 2 && exported(5_000)[1].sets_anything());
+    }
+
+    /// However many directories a line has its programs looked for in, few places are compared with rules; beyond that a program may
+    /// lie anywhere.
+    #[test]
+    fn places_of_programs_are_bounded() {
+        let places = |directories: usize, commands: usize| -> Vec<ProgramPlace> {
+            let path: Vec<String> = (0..directories).map(|at| format!("/d{at}")).collect();
+            let path = Assignment { name: "PATH".into(), values: vec![word(&path.join(":"))] };
+            let commands = (0..commands).map(|at| Simple {
+                words: vec![word("x")],
+                assignments: if at == 0 { vec![path.clone()] } else { Vec::new() },
+                ..Simple::default()
+            });
+            let line = Line { commands: commands.collect(), ..Line::default() };
+            parts(&line).unwrap().iter().flat_map(|part| part.places().to_vec()).collect()
+        };
+        assert_eq!(places(2, 3).len(), 6);
+        assert!(!places(30, 30).contains(&ProgramPlace::Anywhere));
+        for (directories, commands) in [(5_000, 1), (5_000, 4_000), (2, 4_000), (100, 100)] {
+            let places = places(directories, commands);
+            assert!(places.len() <= commands.max(PLACES_MAX), "{directories} {commands}: {}", places.len());
+            assert!(places.contains(&ProgramPlace::Anywhere), "{directories} {commands}");
+        }
     }
 
     /// Text that a builtin evaluates in a line within a line may be anything.

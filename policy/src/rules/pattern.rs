@@ -464,11 +464,8 @@ impl OtherWords {
     /// True if a command may be meant.
     fn is_about(&self, pattern: &Wildcard, command: &CommandPart) -> bool {
         let value = |pattern: &str, value: &str| Wildcard::simple(pattern.to_owned()).touches(value);
-        command.meant().any(|words| {
-            let is_named = || {
-                let text = joined(words);
-                pattern.touches(&text) || self.canonical.as_ref().is_some_and(|this| this.touches(&text))
-            };
+        command.meant().any(|(text, words)| {
+            let is_named = || pattern.touches(text) || self.canonical.as_ref().is_some_and(|this| this.touches(text));
             let has_options = || {
                 self.options.as_ref().is_some_and(|(options, operands)| {
                     options.operands_of(words, &value).is_some_and(|left| operands.touches(&left))
@@ -741,21 +738,22 @@ impl Wildcard {
             return true;
         }
         let by_name = command.by_name();
-        by_name.as_deref().is_some_and(|name| self.touches(name))
-            || self.by_name.as_ref().is_some_and(|this| this.touches(by_name.as_deref().unwrap_or(command.text())))
+        by_name.is_some_and(|name| self.touches(name))
+            || self.by_name.as_ref().is_some_and(|this| this.touches(by_name.unwrap_or(command.text())))
     }
 
     /// True if it is about programs by their paths, and a command may be one of them.
     fn is_about_place(&self, command: &CommandPart) -> bool {
-        if self.by_path.is_empty() && self.below.is_none() {
+        if (self.by_path.is_empty() && self.below.is_none()) || command.places().is_empty() {
             return false;
         }
         // A relative pattern may also be meant from where commands usually run.
         let below = self.below.as_ref().zip(command.directory().usual());
-        command.places().into_iter().any(|place| match place {
+        let below = below.map(|(this, usual)| this.from(usual));
+        command.places().iter().any(|place| match place {
             ProgramPlace::At(place) => {
-                self.by_path.iter().any(|this| this.touches(&place))
-                    || below.is_some_and(|(this, usual)| this.from(usual).touches(&place))
+                self.by_path.iter().any(|this| this.touches(place))
+                    || below.as_ref().is_some_and(|this| this.touches(place))
             }
             ProgramPlace::Anywhere => true,
         })

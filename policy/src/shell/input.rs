@@ -38,8 +38,10 @@ struct Interpreter {
     names: &'static [&'static str],
     /// Options with which its code is elsewhere.
     elsewhere: &'static [&'static str],
-    /// Letters of options without a value. Behind any other option may stand its value.
+    /// Letters of options without a value, which may stand in one word. Behind any other option may stand its value.
     flags: &'static str,
+    /// Letters of options whose value is the rest of their word.
+    attached: &'static str,
     /// True if its first operand is a script.
     takes_script: bool,
 }
@@ -49,19 +51,51 @@ const INTERPRETERS: &[Interpreter] = &[
         names: &["python", "pypy", "ipython"],
         elsewhere: &["-c", "-m"],
         flags: "bBdEiIOPqsSuvx",
+        attached: "",
         takes_script: true,
     },
     Interpreter {
         names: &["node", "nodejs", "deno", "bun"],
         elsewhere: &["-e", "--eval", "-p", "--print"],
         flags: "i",
+        attached: "",
         takes_script: true,
     },
-    Interpreter { names: &["ruby", "irb"], elsewhere: &["-e"], flags: "wWvlnpas", takes_script: true },
-    Interpreter { names: &["perl"], elsewhere: &["-e", "-E"], flags: "wWtTnpsl", takes_script: true },
-    Interpreter { names: &["php"], elsewhere: &["-r", "-f", "-B", "-R"], flags: "naqs", takes_script: true },
-    Interpreter { names: &["lua", "luajit", "texlua"], elsewhere: &["-e"], flags: "ivE", takes_script: true },
-    Interpreter { names: &["R", "Rscript", "julia"], elsewhere: &["-e", "-f"], flags: "q", takes_script: true },
+    Interpreter {
+        names: &["ruby", "irb"],
+        elsewhere: &["-e"],
+        flags: "wWvlnpas0123456789",
+        attached: "iFKTxE",
+        takes_script: true,
+    },
+    Interpreter {
+        names: &["perl"],
+        elsewhere: &["-e", "-E"],
+        flags: "wWtTnpslacSuXU0123456789",
+        attached: "iFCDxMmdV",
+        takes_script: true,
+    },
+    Interpreter {
+        names: &["php"],
+        elsewhere: &["-r", "-f", "-B", "-R"],
+        flags: "naqs",
+        attached: "",
+        takes_script: true,
+    },
+    Interpreter {
+        names: &["lua", "luajit", "texlua"],
+        elsewhere: &["-e"],
+        flags: "ivE",
+        attached: "",
+        takes_script: true,
+    },
+    Interpreter {
+        names: &["R", "Rscript", "julia"],
+        elsewhere: &["-e", "-f"],
+        flags: "q",
+        attached: "",
+        takes_script: true,
+    },
     Interpreter {
         names: &[
             "tclsh",
@@ -78,19 +112,22 @@ const INTERPRETERS: &[Interpreter] = &[
         ],
         elsewhere: &["-e"],
         flags: "q",
+        attached: "",
         takes_script: true,
     },
-    Interpreter { names: &["expect"], elsewhere: &["-c", "-f"], flags: "di", takes_script: true },
+    Interpreter { names: &["expect"], elsewhere: &["-c", "-f"], flags: "di", attached: "", takes_script: true },
     Interpreter {
         names: &["psql", "mysql", "mariadb", "sqlite3", "mongosh", "mongo", "redis-cli", "clickhouse-client", "duckdb"],
         elsewhere: &["-c", "--command", "-e", "--execute", "--eval"],
-        flags: "",
+        flags: "AaqtXxNBsr",
+        attached: "",
         takes_script: false,
     },
     Interpreter {
         names: &["ssh", "sftp", "ftp", "lftp", "telnet", "gdb", "lldb", "ed", "ex", "crontab", "bconsole", "nsupdate"],
         elsewhere: &[],
         flags: "",
+        attached: "",
         takes_script: false,
     },
 ];
@@ -135,6 +172,23 @@ pub fn executes(words: &[KnownWord]) -> InputUse {
     }
 }
 
+/// Programs that take their input for data, whatever their words are. Of others it is not known.
+#[rustfmt::skip]
+const READERS: &[&str] = &[
+    "cat", "tac", "tee", "head", "tail", "wc", "grep", "egrep", "fgrep", "uniq", "cut", "tr", "nl", "rev", "paste", "column", "fold",
+    "fmt", "expand", "unexpand", "jq", "base64", "xxd", "od", "md5sum", "sha1sum", "sha256sum", "sha512sum", "cksum", "cmp", "comm",
+    ">", "true", "echo",
+];
+
+/// True if a command is known not to execute what it reads.
+#[must_use]
+pub fn takes_data(words: &[KnownWord]) -> bool {
+    let name = words.first().and_then(KnownWord::fixed);
+    let program =
+        |name: &str| ["/bin/", "/usr/bin/"].iter().find_map(|path| name.strip_prefix(path)).map(str::to_owned);
+    name.is_some_and(|name| READERS.contains(&program(name).as_deref().unwrap_or(name)))
+}
+
 fn interpreter(name: &str) -> Option<&'static Interpreter> {
     // `python3.12`, `lua5.4`
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -149,15 +203,20 @@ fn reads_code(known: &Interpreter, args: &[KnownWord]) -> bool {
         if is_stdin(arg) {
             return true;
         }
-        let is_flag = text.len() > 1 && text.starts_with('-') && !text.starts_with("--");
-        let gives_code = |option: &str| {
-            text == option || text.strip_prefix(option).is_some_and(|rest| is_flag || rest.starts_with('='))
-        };
-        if known.elsewhere.iter().any(|option| gives_code(option)) {
+        let gives_code =
+            |option: &&str| text.strip_prefix(*option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        if known.elsewhere.iter().any(gives_code) {
             return false;
         }
-        if let Some(letters) = text.strip_prefix('-') {
-            may_be_value = !(is_flag && letters.chars().all(|letter| known.flags.contains(letter)));
+        let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+        let is_code = |letter: char| known.elsewhere.iter().any(|option| option.len() == 2 && option.ends_with(letter));
+        // The first that ends the cluster.
+        let last = letters.and_then(|letters| letters.chars().find(|letter| !known.flags.contains(*letter)));
+        if last.is_some_and(is_code) {
+            return false;
+        }
+        if text.starts_with('-') {
+            may_be_value = last.map_or(letters.is_none(), |letter| !known.attached.contains(letter));
         } else if known.takes_script && !may_be_value {
             return false;
         } else {
@@ -499,6 +558,16 @@ mod tests {
             "sh -ec x",
             "python3 x.py",
             "python3 -c x",
+            "python3 -Bc x",
+            "python3 -Im json.tool",
+            "perl -ne x",
+            "perl -lane x",
+            "perl -i.bak -pe x",
+            "perl -Mstrict x.pl",
+            "perl -F: -e x",
+            "node -pe x",
+            "ruby -rx -ne y",
+            "psql -Atc x",
             "python3 -m json.tool",
             "python3 -u x.py",
             "node -e x",
@@ -515,6 +584,17 @@ mod tests {
             assert_eq!(executes(&words(line)), InputUse::Data, "{line}");
         }
         assert_eq!(executes(&words("$")), InputUse::Line);
+    }
+
+    /// A program that is not known may make anything of its input, and so may one by another path.
+    #[test]
+    fn what_takes_data_is_known() {
+        for line in ["cat", "/usr/bin/tee x", "jq .", "> x"] {
+            assert!(takes_data(&words(line)), "{line}");
+        }
+        for line in ["bash", "python3", "./cat", "x", "$", "xargs", "sort --compress-program=x", "A=1", "while"] {
+            assert!(!takes_data(&words(line)), "{line}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod reading;
 pub mod restricted;
 mod starters;
 pub mod starts;
+pub(crate) mod variables;
 mod wrappers;
 
 use std::collections::BTreeMap;

@@ -40,9 +40,18 @@ struct Options {
     options: &'static [Opt],
     /// Other letters that take a value.
     valued: &'static str,
+    /// Other letters whose value is the rest of their word, if there is any.
+    attached: &'static str,
+    /// Letters with a value behind which no options follow.
+    last: &'static str,
+    /// True if no options follow its first operand.
+    is_ordered: bool,
     /// Options by which others may be read from a file.
     opens: &'static [&'static str],
 }
+
+const NONE: Options =
+    Options { of: &[], options: &[], valued: "", attached: "", last: "", is_ordered: false, opens: &[] };
 
 const RECURSIVE: &[Opt] = &[flag("rR", &["recursive"]), flag("f", &["force"])];
 
@@ -69,12 +78,11 @@ const CURL: &[Opt] = &[
 
 #[rustfmt::skip]
 const TABLE: &[Options] = &[
-    Options { of: &["rm", "unlink", "rmdir"], options: RECURSIVE, valued: "", opens: &[] },
+    Options { of: &["rm", "unlink", "rmdir"], options: RECURSIVE, ..NONE },
     Options {
         of: &["chmod", "chown", "chgrp", "setfacl"],
         options: &[flag("R", &["recursive"]), flag("f", &["silent", "quiet"])],
-        valued: "",
-        opens: &[],
+         ..NONE
     },
     Options {
         of: &["cp", "mv", "ln", "install"],
@@ -82,10 +90,9 @@ const TABLE: &[Options] = &[
             flag("rRa", &["recursive", "archive"]), flag("f", &["force"]), flag("s", &["symbolic", "symbolic-link"]),
             valued("t", &["target-directory"]),
         ],
-        valued: "St",
-        opens: &[],
+        valued: "St", ..NONE
     },
-    Options { of: &["curl"], options: CURL, valued: "AbcCdDeEFhHKmoPQrtTuUwxXyYz", opens: &["-K", "--config"] },
+    Options { of: &["curl"], options: CURL, valued: "AbcCdDeEFhHKmoPQrtTuUwxXyYz", opens: &["-K", "--config"], ..NONE },
     Options {
         of: &["wget"],
         options: &[
@@ -93,8 +100,7 @@ const TABLE: &[Options] = &[
             valued("", &["body-file"]), valued("O", &["output-document"]), valued("", &["method"]),
             flag("r", &["recursive"]),
         ],
-        valued: "aeioOtTwQPUlADIXB",
-        opens: &["--config", "-e", "--execute"],
+        valued: "aeioOtTwQPUlADIXB", opens: &["--config", "-e", "--execute"], ..NONE
     },
     Options {
         of: &["git push"],
@@ -103,32 +109,27 @@ const TABLE: &[Options] = &[
             flag("", &["mirror"]), flag("", &["all", "branches"]), flag("", &["tags"]), flag("u", &["set-upstream"]),
             flag("n", &["dry-run"]), flag("", &["no-verify"]),
         ],
-        valued: "o",
-        opens: &[],
+        valued: "o", ..NONE
     },
     Options {
         of: &["git commit", "git merge"],
         options: &[flag("n", &["no-verify"]), flag("a", &["all"]), flag("", &["amend"]), valued("m", &["message"])],
-        valued: "mFCcte",
-        opens: &[],
+        valued: "mFCcte", ..NONE
     },
     Options {
         of: &["git clean"],
         options: &[flag("f", &["force"]), flag("d", &[]), flag("x", &[]), flag("X", &[])],
-        valued: "e",
-        opens: &[],
+        valued: "e", ..NONE
     },
     Options {
         of: &["git branch", "git tag"],
         options: &[flag("dD", &["delete"]), flag("fDMC", &["force"]), flag("mM", &["move"])],
-        valued: "um",
-        opens: &[],
+        valued: "um", ..NONE
     },
     Options {
         of: &["git checkout", "git switch", "git worktree", "git rm"],
         options: &[flag("f", &["force", "discard-changes"]), flag("r", &[])],
-        valued: "bBcC",
-        opens: &[],
+        valued: "bBcC", ..NONE
     },
     Options {
         of: &["docker run", "docker create", "podman run", "docker exec"],
@@ -137,20 +138,17 @@ const TABLE: &[Options] = &[
             valued("p", &["publish"]), valued("", &["network", "net"]), valued("u", &["user"]),
             valued("", &["cap-add"]), valued("", &["pid"]), flag("d", &["detach"]),
         ],
-        valued: "acehlmpuvw",
-        opens: &[],
+        valued: "acehlmpuvw", ..NONE
     },
     Options {
         of: &["docker rm", "docker rmi", "docker system", "docker volume"],
         options: &[flag("f", &["force"]), flag("v", &["volumes"]), flag("a", &["all"])],
-        valued: "",
-        opens: &[],
+         ..NONE
     },
     Options {
         of: &["npm install", "npm uninstall", "npm update", "npm link"],
         options: &[flag("g", &["global"]), flag("f", &["force"]), flag("D", &["save-dev"])],
-        valued: "Cw",
-        opens: &[],
+        valued: "Cw", ..NONE
     },
     Options {
         of: &["kubectl delete", "kubectl apply", "kubectl create"],
@@ -158,14 +156,12 @@ const TABLE: &[Options] = &[
             valued("f", &["filename"]), valued("n", &["namespace"]), flag("", &["all"]), valued("l", &["selector"]),
             flag("A", &["all-namespaces"]),
         ],
-        valued: "fnlko",
-        opens: &[],
+        valued: "fnlko", ..NONE
     },
     Options {
         of: &["sed"],
         options: &[flag("i", &["in-place"]), flag("rE", &["regexp-extended"])],
-        valued: "efl",
-        opens: &[],
+        valued: "efl", ..NONE
     },
     Options {
         of: &["tar"],
@@ -173,14 +169,38 @@ const TABLE: &[Options] = &[
             flag("x", &["extract", "get"]), flag("c", &["create"]), valued("C", &["directory"]),
             valued("f", &["file"]),
         ],
-        valued: "fCbTXKgNVLFI",
-        opens: &[],
+        valued: "fCbTXKgNVLFI", ..NONE
     },
     Options {
         of: &["systemctl stop", "systemctl disable", "systemctl enable"],
         options: &[flag("f", &["force"])],
-        valued: "HMtpnos",
-        opens: &[],
+        valued: "HMtpnos", ..NONE
+    },
+    Options {
+        of: &["python", "python2", "python3", "pypy", "pypy3"],
+        options: &[valued("c", &[]), valued("m", &[])],
+        valued: "WX", last: "cm", is_ordered: true,
+        ..NONE
+    },
+    Options {
+        of: &["perl"],
+        options: &[valued("eE", &[])],
+        valued: "I", attached: "iFCDxMmdV", is_ordered: true,
+        ..NONE
+    },
+    Options {
+        of: &["ruby"],
+        options: &[valued("e", &[])],
+        valued: "rIC", attached: "iFKTxE", is_ordered: true,
+        ..NONE
+    },
+    Options { of: &["node", "nodejs"], options: &[valued("ep", &["eval", "print"])], is_ordered: true, ..NONE },
+    Options { of: &["php"], options: &[valued("r", &["run"])], valued: "cdzBRFEft", is_ordered: true, ..NONE },
+    Options {
+        of: &["sh", "bash", "dash", "zsh", "ksh", "ash"],
+        options: &[flag("c", &["command"]), flag("i", &[]), flag("l", &["login"]), flag("s", &[])],
+        valued: "oO", is_ordered: true,
+        ..NONE
     },
 ];
 
@@ -218,6 +238,8 @@ fn row_of(words: &[&str]) -> Option<usize> {
 struct UsedOption<'a> {
     text: &'a str,
     known: Vec<usize>,
+    /// True if it may stand for a longer name that it begins.
+    is_short: bool,
     value: Option<&'a str>,
 }
 
@@ -253,7 +275,15 @@ impl OptionPattern {
             let read = Required::read(word, row);
             let takes = row.is_some_and(|row| read.iter().any(|one| one.takes_next(row)));
             let next = if takes { rest.next().map(|value| (*value).to_owned()) } else { None };
+            // At the end it stands for the value and for all that follows.
+            if next.as_deref() == Some("*") && rest.len() == 0 && operands.last() != Some(&"*") {
+                operands.push("*");
+            }
             required.extend(read.into_iter().map(|one| Required { value: one.value.or_else(|| next.clone()), ..one }));
+        }
+        // An option that ends in any text, as the last word, stands for all that follows too.
+        if words.last().is_some_and(|last| is_option(last) && last.ends_with('*')) && operands.last() != Some(&"*") {
+            operands.push("*");
         }
         Some(Self { name: (*name).to_owned(), row, required, operands: operands.join(" ") })
     }
@@ -332,7 +362,10 @@ impl Required {
     fn is_met_by(&self, used: &UsedOption<'_>, value: &dyn Fn(&str, &str) -> bool) -> bool {
         let is_known = self.known.iter().any(|at| used.known.contains(at));
         let by_text = self.known.is_empty() || self.text.starts_with("--");
-        let is_written = by_text && (used.text == self.text || (self.open && used.text.starts_with(&self.text)));
+        // Most programs take a beginning of a long option for it.
+        let is_short = used.is_short && self.text.starts_with(used.text);
+        let is_longer = self.open && used.text.starts_with(&self.text);
+        let is_written = by_text && (used.text == self.text || is_longer || is_short);
         // A value that is not seen may be any.
         let has_value = match (&self.value, used.value) {
             (Some(pattern), Some(given)) => pattern == "*" || value(pattern, given),
@@ -374,11 +407,14 @@ fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> ReadWords<'a> {
             ended |= text == "--";
             if text != "--" {
                 read.operands.push(text);
+                ended |= row.is_some_and(|row| row.is_ordered);
             }
             continue;
         }
+        ended = row.is_some_and(|row| row.last.chars().any(|last| has_letter(text, last, row)));
         let name = text.split('=').next().unwrap_or(text);
-        let opens = |opens: &str| name == opens || (opens.len() == 2 && text.starts_with(opens));
+        let is_short = |opens: &str| opens.starts_with("--") && name.len() > 2 && opens.starts_with(name);
+        let opens = |opens: &str| name == opens || is_short(opens) || (opens.len() == 2 && text.starts_with(opens));
         if row.is_some_and(|row| row.opens.iter().any(|option| opens(option))) {
             read.open = true;
             read.operands.push("\0");
@@ -404,17 +440,23 @@ fn long_option<'a>(read: &mut ReadWords<'a>, text: &'a str, long: &'a str, optio
     let known = match exact.is_empty() {
         true if name.contains(HOLE) => (0..options.len()).collect(),
         true => indices(options, |option| option.long.iter().any(|long| long.starts_with(name))),
-        false => exact,
+        false => exact.clone(),
     };
     let takes = value.is_none() && !known.is_empty() && known.iter().all(|at| options[*at].valued);
-    read.used.push(UsedOption { text: text.split('=').next().unwrap_or(text), known, value });
+    let is_short = exact.is_empty() && !name.is_empty();
+    read.used.push(UsedOption { text: text.split('=').next().unwrap_or(text), known, is_short, value });
     takes
 }
 
 /// Notes the options of a word of letters; true if the next word is the last one's value.
 fn letters<'a>(read: &mut ReadWords<'a>, text: &'a str, row: Option<&Options>) -> bool {
     // Also as it is written: `-delete` is one for some programs.
-    read.used.push(UsedOption { text: text.split('=').next().unwrap_or(text), known: Vec::new(), value: None });
+    read.used.push(UsedOption {
+        text: text.split('=').next().unwrap_or(text),
+        known: Vec::new(),
+        is_short: false,
+        value: None,
+    });
     let Some(row) = row else { return false };
     for (at, letter) in text.char_indices().skip(1) {
         let known = match letter {
@@ -424,12 +466,25 @@ fn letters<'a>(read: &mut ReadWords<'a>, text: &'a str, row: Option<&Options>) -
         let takes = row.valued.contains(letter) || known.iter().any(|at| row.options[*at].valued);
         let rest = &text[at + letter.len_utf8()..];
         let value = (takes && !rest.is_empty() && letter != HOLE).then_some(rest);
-        read.used.push(UsedOption { text: &text[at..at + letter.len_utf8()], known, value });
+        read.used.push(UsedOption { text: &text[at..at + letter.len_utf8()], known, is_short: false, value });
+        if row.attached.contains(letter) {
+            return false;
+        }
         if takes && letter != HOLE {
             return rest.is_empty();
         }
     }
     false
+}
+
+/// True if a word of letters has this one, and not as a part of another's value.
+fn has_letter(text: &str, letter: char, row: &Options) -> bool {
+    let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+    let takes = |given: char| {
+        let is_valued = row.options.iter().any(|option| option.valued && option.letters.contains(given));
+        is_valued || row.valued.contains(given) || row.attached.contains(given)
+    };
+    letters.chars().find(|given| takes(*given)) == Some(letter)
 }
 
 #[cfg(test)]
@@ -478,6 +533,14 @@ mod tests {
             ("find * -delete *", "find . -name x -delete", "find . x"),
             ("sed -i *", "sed -i.bak s/a/b/ x", "sed s/a/b/ x"),
             ("pip3 install --user *", "pip install x --user", "pip install x"),
+            ("git reset --hard *", "git reset --har x", "git reset x"),
+            ("git reset --hard*", "git reset --har", "git reset"),
+            ("foo --recursive *", "foo x --rec=1", "foo x"),
+            ("git commit -m *", "git commit x -m y", "git commit x"),
+            ("python3 -c *", "python3 -Bc x y", "python3 y"),
+            ("perl -e *", "perl -i.bak -lane x y", "perl y"),
+            ("node -e *", "node -pe x", "node x"),
+            ("bash -c *", "bash -xec y", "bash y"),
         ] {
             assert_eq!(operands(pattern, line).as_deref(), Some(left), "{pattern}: {line}");
         }
@@ -494,6 +557,12 @@ mod tests {
             ("git push --force *", "git push --force-with-lease"),
             ("git push --force *", "git pull --force"),
             ("find * -delete *", "find . -name x"),
+            ("git push --force-with-lease *", "git push --force"),
+            ("foo --recursive *", "foo --recursively"),
+            ("foo --recursive *", "foo -- --rec"),
+            ("python3 -c *", "python3 x.py -c y"),
+            ("python3 -c *", "python3 -m x -c y"),
+            ("perl -e *", "perl -Mfile::e x"),
             ("ls *", "ls -l"),
         ] {
             let met = operands(pattern, line).is_some_and(|left| !left.starts_with("git pull"));

@@ -530,16 +530,35 @@ pub(crate) fn forms(words: &[KnownWord]) -> CommandForms {
     CommandForms { meant, same: same(program, first, args) }
 }
 
-/// `python -m MODULE …`, as a command of that name.
+/// `python -m MODULE …`, as a command of that name. The letter may stand among others: `-Bm`.
 fn module(name: &str, args: &[KnownWord]) -> Option<Vec<KnownWord>> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let at =
-        args.iter().position(|arg| arg.text.starts_with("-m")).filter(|_| matches!(plain, "python" | "pypy" | "py"))?;
-    match args[at].text.strip_prefix("-m") {
-        Some("") => args.get(at + 1..).map(<[KnownWord]>::to_vec).filter(|words| !words.is_empty()),
-        Some(module) => Some(std::iter::once(KnownWord::known(module)).chain(args[at + 1..].iter().cloned()).collect()),
-        None => None,
+    if !matches!(plain, "python" | "pypy" | "py") {
+        return None;
     }
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        let Some(letters) = arg.text.strip_prefix('-') else {
+            // What is not known may be an option, or nothing; any other word is a script.
+            arg.fixed().is_none().then_some(())?;
+            at += 1;
+            continue;
+        };
+        let last = letters.char_indices().find(|(_, letter)| "mcWX".contains(*letter) || *letter == HOLE);
+        let last = last.filter(|_| !letters.starts_with('-'));
+        let behind = args.get(at + 1..).unwrap_or_default();
+        match last.map(|(place, letter)| (letter, &letters[place + letter.len_utf8()..])) {
+            Some(('m', "")) => return (!behind.is_empty()).then(|| behind.to_vec()),
+            Some(('m', module)) => {
+                return Some(std::iter::once(KnownWord::known(module)).chain(behind.iter().cloned()).collect());
+            }
+            Some(('c', _)) => return None,
+            Some((HOLE, _)) => return Some(vec![KnownWord::anything()]),
+            Some((_, "")) => at += 2,
+            Some(_) | None => at += 1,
+        }
+    }
+    None
 }
 
 /// A subcommand that is a program of its own: `git-push`, `docker-compose`.
@@ -741,6 +760,11 @@ mod tests {
             ("pip3.12 -q install x", "pip install x"),
             ("python3 -m pip install x", "pip install x"),
             ("python3 -mpip install x", "pip install x"),
+            ("python3 -BIm pip install x", "pip install x"),
+            ("python3 -Bmpip install x", "pip install x"),
+            ("python3 -W ignore -Xdev -m pip install x", "pip install x"),
+            ("python3 $$ -m pip install x", "pip install x"),
+            ("python3 -$ pip install x", "$"),
             ("apt-get -y install x", "apt install x"),
             ("kubectl -n x delete pod", "kubectl delete pod"),
             ("aws --region x s3 --profile y rm z", "aws s3 rm z"),
@@ -759,6 +783,9 @@ mod tests {
             ("npm p", "npm install"),
             ("docker ps run", "docker run"),
             ("ls push", "ls push"),
+            ("python3 x.py -m pip", "pip"),
+            ("python3 -c x -m pip", "pip"),
+            ("python3 -Wm pip", "pip"),
         ] {
             assert!(!meant(line).iter().any(|found| found.starts_with(other)), "{line}: {:?}", meant(line));
         }

@@ -3,6 +3,7 @@
 use super::known::{HOLE, KnownWord};
 use super::programs;
 use super::starts::{CommandStart, any_word, behind, joined, moved};
+use super::variables::{self, VariableUse};
 
 /// Settings of git's that are command lines, without what may stand between (`filter.NAME.clean`).
 const GIT_LINES: &[(&str, &str)] = &[
@@ -34,9 +35,111 @@ const GIT_LINES: &[(&str, &str)] = &[
     ("browser.", "cmd"),
     ("man.", "cmd"),
     ("sendemail.", "smtpserver"),
+    ("sendemail.", "cmd"),
     ("trailer.", "command"),
     ("trailer.", "cmd"),
+    ("submodule.", "update"),
+    ("imap.", "tunnel"),
+    ("hook.", "command"),
+    ("difftool.", "path"),
+    ("mergetool.", "path"),
+    ("guitool.", "cmd"),
 ];
+
+/// Settings of git's by which it reads others from a file, or finds programs in a directory.
+const GIT_OPENS: &[(&str, &str)] =
+    &[("include.", "path"), ("includeif.", "path"), ("core.", "hookspath"), ("init.", "templatedir")];
+
+/// Options of a program whose value is a command line or a program.
+struct StartingOptions {
+    of: &'static str,
+    options: &'static [&'static str],
+    /// Beginning of the values that are.
+    key: &'static str,
+}
+
+const STARTING_OPTIONS: &[StartingOptions] = &[
+    StartingOptions { of: "rustc", options: &["-C", "--codegen"], key: "linker=" },
+    StartingOptions { of: "go", options: &["-toolexec", "--toolexec", "-exec", "--exec"], key: "" },
+    StartingOptions {
+        of: "tar",
+        options: &[
+            "-I",
+            "--use-compress-program",
+            "--to-command",
+            "--rsh-command",
+            "-F",
+            "--info-script",
+            "--new-volume-script",
+        ],
+        key: "",
+    },
+    StartingOptions { of: "tar", options: &["--checkpoint-action"], key: "exec=" },
+    StartingOptions { of: "rsync", options: &["-e", "--rsh", "--rsync-path"], key: "" },
+    StartingOptions { of: "sort", options: &["--compress-program"], key: "" },
+    StartingOptions { of: "split", options: &["--filter"], key: "" },
+    StartingOptions { of: "rg", options: &["--pre", "--hostname-bin"], key: "" },
+    StartingOptions { of: "man", options: &["-P", "--pager", "-H", "--html"], key: "" },
+    StartingOptions { of: "ssh", options: &["-o"], key: "ProxyCommand=" },
+    StartingOptions { of: "ssh", options: &["-o"], key: "LocalCommand=" },
+    StartingOptions { of: "ssh", options: &["-o"], key: "KnownHostsCommand=" },
+    StartingOptions { of: "fzf", options: &["--preview"], key: "" },
+];
+
+/// Options of a program whose value is a file of code, or a module. On a line they are as good as a script.
+const CODE_OPTIONS: &[StartingOptions] = &[
+    StartingOptions {
+        of: "node",
+        options: &["-r", "--require", "--import", "--loader", "--experimental-loader"],
+        key: "",
+    },
+    StartingOptions { of: "ruby", options: &["-r"], key: "" },
+];
+
+/// Commands that a program starts by its options.
+pub(super) fn by_options(name: &str, args: &[KnownWord]) -> Vec<CommandStart> {
+    of_options(STARTING_OPTIONS, name, args)
+}
+
+/// Commands that a program starts by options that a variable has for it.
+pub(super) fn by_options_of_variable(name: &str, args: &[KnownWord]) -> Vec<CommandStart> {
+    let has = |odd: &[char]| args.iter().any(|arg| arg.text.contains(odd));
+    match name {
+        "make" => make(args),
+        // `LESS='+!line'`, `perl -M'x;code'`, `java -XX:OnError=line`, `fzf --bind key:execute(line)`
+        "less" if has(&['!', '|']) => vec![anything(0)],
+        "perl" if has(&[';', '(', '{', '<', '|']) => vec![anything(0)],
+        "java" if args.iter().any(|arg| ["agent", "-XX:On", "@"].iter().any(|odd| arg.text.contains(odd))) => {
+            vec![anything(0)]
+        }
+        "fzf" if has(&['(', '!']) || args.iter().any(|arg| arg.text.contains("execute")) => vec![anything(0)],
+        // `node --import data:…`
+        "node" if args.iter().any(|arg| arg.text.contains("data:")) => vec![anything(0)],
+        name => by_options(name, args).into_iter().chain(of_options(CODE_OPTIONS, name, args)).collect(),
+    }
+}
+
+fn of_options(rows: &[StartingOptions], name: &str, args: &[KnownWord]) -> Vec<CommandStart> {
+    let of_row = |row: &StartingOptions| {
+        let key = row.key;
+        let keyed = move |start: CommandStart| match start {
+            CommandStart::Line { text, at } => {
+                // A value that is not known may begin so.
+                let begins = text.text.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key));
+                let value = if begins { text.text.get(key.len()..) } else { text.text.find(HOLE).map(|_| "\0") };
+                value.map(|value| CommandStart::Line { text: KnownWord { text: value.to_owned(), ..text }, at })
+            }
+            CommandStart::Command { .. } | CommandStart::File { .. } => None,
+        };
+        values(args, 0, row.options).into_iter().filter_map(keyed).collect::<Vec<_>>()
+    };
+    rows.iter().filter(|row| row.of == name).flat_map(of_row).collect()
+}
+
+/// True if a word's beginning is a long option, or a beginning of it that stands for it.
+fn is_long(text: &str, option: &str) -> bool {
+    text == option || (text.len() > 2 && option.starts_with("--") && option.starts_with(text))
+}
 
 fn anything(at: usize) -> CommandStart {
     CommandStart::Command { words: vec![KnownWord::anything()], at }
@@ -58,6 +161,14 @@ pub(super) fn git(args: &[KnownWord]) -> Vec<CommandStart> {
                 None => None,
             };
             found.extend(setting.and_then(|(setting, place)| set_line(setting.split_once('=')?, place)));
+            // The value is in a variable.
+            let named = match args[given].text.strip_prefix("--config-env") {
+                Some("") => args.get(given + 1).map(|word| (word.text.as_str(), given + 2)),
+                Some(setting) => setting.strip_prefix('=').map(|setting| (setting, given + 1)),
+                None => None,
+            };
+            let key = named.map(|(setting, place)| (setting.split('=').next().unwrap_or(setting), place));
+            found.extend(key.and_then(|(key, place)| set_line((key, "\0"), place)));
         }
         let from = at + 1;
         match (subcommand.as_str(), fixed(from)) {
@@ -104,35 +215,49 @@ fn set_line((key, value): (&str, &str), at: usize) -> Option<CommandStart> {
         return Some(anything(at));
     }
     if key.starts_with("alias.") {
-        return Some(match value.strip_prefix('!') {
-            Some(text) => line(text, at),
-            None if value.contains(HOLE) => anything(at),
-            None => {
-                let words = std::iter::once("git").chain(value.split_whitespace()).map(KnownWord::known);
-                CommandStart::Command { words: words.collect(), at }
-            }
-        });
+        return alias(value, at);
+    }
+    if GIT_OPENS.iter().any(|(start, end)| key.starts_with(start) && key.ends_with(end)) && value != "/dev/null" {
+        return Some(anything(at));
     }
     let is_line = GIT_LINES.iter().any(|(start, end)| key.starts_with(start) && key.ends_with(end));
     let is_text = !matches!(value, "" | "true" | "false" | "cat" | "store" | "cache");
     (is_line && is_text).then(|| line(value.trim_start_matches('!'), at))
 }
 
-/// Lines that options take, in the same word or the next.
+/// The command of an alias: another one of git's, or a line.
+pub(super) fn alias(value: &str, at: usize) -> Option<CommandStart> {
+    Some(match value.strip_prefix('!') {
+        Some(text) => line(text, at),
+        None if value.contains(HOLE) => anything(at),
+        None => {
+            let words = std::iter::once("git").chain(value.split_whitespace()).map(KnownWord::known);
+            CommandStart::Command { words: words.collect(), at }
+        }
+    })
+}
+
+/// Lines that options take, in the same word or the next. A letter may stand behind others.
 fn values(args: &[KnownWord], from: usize, options: &[&str]) -> Vec<CommandStart> {
     let mut found = Vec::new();
     for at in from..args.len() {
         let text = args[at].text.as_str();
-        for option in options {
-            if text == *option {
-                found.extend(args.get(at + 1).map(|value| CommandStart::Line { text: value.clone(), at: at + 2 }));
-            } else if let Some(value) = text.strip_prefix(option) {
-                let value = value.strip_prefix('=').or_else(|| (option.len() == 2).then_some(value));
-                found.extend(value.map(|value| CommandStart::Line {
-                    text: KnownWord { text: value.to_owned(), several: args[at].several },
-                    at: at + 1,
-                }));
+        let (name, given) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let takes_next = |option: &&str| match option.strip_prefix('-') {
+            Some(letter) if letter.len() == 1 => {
+                !text.starts_with("--") && text.starts_with('-') && text.ends_with(letter)
             }
+            _ => given.is_none() && is_long(name, option),
+        };
+        let attached = |option: &&str| match option.len() {
+            2 => text.strip_prefix(*option).map(|value| value.strip_prefix('=').unwrap_or(value)),
+            _ => given.filter(|_| is_long(name, option)),
+        };
+        if options.iter().any(takes_next) {
+            found.extend(args.get(at + 1).map(|value| CommandStart::Line { text: value.clone(), at: at + 2 }));
+        } else if let Some(value) = options.iter().find_map(attached) {
+            let text = KnownWord { text: value.to_owned(), several: args[at].several };
+            found.push(CommandStart::Line { text, at: at + 1 });
         }
     }
     found
@@ -277,8 +402,11 @@ pub(super) fn make(args: &[KnownWord]) -> Vec<CommandStart> {
             value.split_whitespace().map(|word| KnownWord { text: word.to_owned(), several: word.contains(HOLE) });
         Some(CommandStart::Command { words: words.collect(), at: at + 1 })
     };
-    let evaluated =
-        args.iter().enumerate().filter(|(_, arg)| arg.text.starts_with("--eval")).map(|(at, _)| anything(at + 1));
+    let evaluates = |arg: &KnownWord| {
+        let name = arg.text.split('=').next().unwrap_or_default();
+        is_long(name, "--eval") || (arg.text.starts_with("-E") && !arg.text.starts_with("--"))
+    };
+    let evaluated = args.iter().enumerate().filter(|(_, arg)| evaluates(arg)).map(|(at, _)| anything(at + 1));
     args.iter().enumerate().filter_map(shell).chain(evaluated).collect()
 }
 
@@ -384,4 +512,86 @@ pub(super) fn lftp(args: &[KnownWord]) -> Vec<CommandStart> {
 pub(super) fn expect(args: &[KnownWord]) -> Vec<CommandStart> {
     let is_code = |arg: &KnownWord| arg.text.starts_with('-') && arg.text.contains(['c', HOLE]) || arg.several;
     args.iter().position(is_code).map(|at| anything(at + 1)).into_iter().collect()
+}
+
+/// Commands that programs start by the value of a variable, which stands at the word `at`.
+pub(super) fn by_variable(name: &str, value: &str, at: usize) -> Vec<CommandStart> {
+    use VariableUse::{Code, Evaluated, Expanded, ExpandedFile, Files, Line, Options, Setting};
+    let Some(used) = variables::use_of(name) else { return Vec::new() };
+    let command = |words: Vec<KnownWord>| CommandStart::Command { words, at };
+    let unknown = || vec![anything(at)];
+    let started = |text: &str| vec![line(text, at)];
+    let file = |name: &str| command(vec![KnownWord::known(name)]);
+    let is_expanded = value.contains(['$', '`']);
+    match used {
+        _ if matches!(value, "" | "/dev/null") => Vec::new(),
+        // A pipe stands before a preprocessor of `less`.
+        Line | Evaluated => started(value.trim_start_matches(['|', '-'])),
+        Code => unknown(),
+        _ if value.contains(HOLE) => unknown(),
+        Files => value.split([' ', ':']).filter(|name| !name.is_empty()).map(file).collect(),
+        // It may be another command of git's, or a line.
+        Setting => alias(value, at).into_iter().chain(started(value.trim_start_matches('!'))).collect(),
+        Expanded | ExpandedFile if is_expanded => started(value),
+        Expanded => Vec::new(),
+        ExpandedFile => vec![file(value)],
+        // How each program reads quotes is not told.
+        Options(_) if value.contains(['\'', '"', '\\', '`', '$']) => unknown(),
+        Options(program) => {
+            let words: Vec<KnownWord> = value.split_whitespace().map(KnownWord::known).collect();
+            let starts = by_options_of_variable(program, &words);
+            let placed = |start: CommandStart| match start {
+                CommandStart::Command { words, .. } => CommandStart::Command { words, at },
+                CommandStart::Line { text, .. } => CommandStart::Line { text, at },
+                CommandStart::File { file, .. } => CommandStart::File { file, at },
+            };
+            starts.into_iter().map(placed).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_value_starts_is_known() {
+        let found = |name: &str, value: &str| -> Vec<String> {
+            let shown = |words: &[KnownWord]| {
+                words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ")
+            };
+            let shown = |start: CommandStart| match start {
+                CommandStart::Command { words, .. } => shown(&words),
+                CommandStart::Line { text, .. } => format!("line {}", text.text),
+                CommandStart::File { file, .. } => format!("> {}", file.text),
+            };
+            by_variable(name, value, 1).into_iter().map(shown).collect()
+        };
+        for (name, value, wanted) in [
+            ("EDITOR", "vim -u x", &["line vim -u x"][..]),
+            ("EDITOR", "", &[]),
+            ("LESSOPEN", "|x %s", &["line x %s"]),
+            ("LD_PRELOAD", "a.so:b.so", &["a.so", "b.so"]),
+            ("LD_PRELOAD", "\0", &["$"]),
+            ("GIT_CONFIG_VALUE_0", "!x y", &["line x y", "line x y"]),
+            ("GIT_CONFIG_VALUE_0", "push x", &["git push x", "line push x"]),
+            ("GIT_CONFIG_GLOBAL", "/dev/null", &[]),
+            ("GIT_CONFIG_GLOBAL", "x", &["$"]),
+            ("MAKEFLAGS", "-j8 SHELL=x", &["x"]),
+            ("MAKEFLAGS", "-j\0", &["$"]),
+            ("RUSTFLAGS", "-D warnings -C linker=x -Copt-level=3", &["line x"]),
+            ("NODE_OPTIONS", "--max-old-space-size=4096 --requ x", &["line x"]),
+            ("NODE_OPTIONS", "--import data:x", &["$"]),
+            ("PERL5OPT", "-Mstrict -w", &[]),
+            ("PERL5OPT", "-Mx;y", &["$"]),
+            ("LESS", "-R", &[]),
+            ("LESS", "-R +!x", &["$"]),
+            ("PS4", "+ ", &[]),
+            ("PS4", "$(x)", &["line $(x)"]),
+            ("ENV", "x", &["x"]),
+            ("x", "y", &[]),
+        ] {
+            assert_eq!(found(name, value), wanted, "{name}={value:?}");
+        }
+    }
 }

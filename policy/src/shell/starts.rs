@@ -157,7 +157,7 @@ pub(crate) fn starts(words: &[KnownWord]) -> Vec<CommandStart> {
             .into_iter()
             .chain([CommandStart::Command { words: vec![KnownWord::anything()], at: 1 }])
             .collect(),
-        "ssh" => Vec::new(),
+        "ssh" => starters::by_options(name, args),
         "xargs" => of_xargs(args),
         // Their line may be in the same word as the option.
         "su" | "runuser" | "capsh" => any_word(args).into_iter().chain(value_of(args, 'c')).collect(),
@@ -170,11 +170,29 @@ pub(crate) fn starts(words: &[KnownWord]) -> Vec<CommandStart> {
         "lftp" => starters::lftp(args),
         "expect" => starters::expect(args),
         name if starts_some_word(name, args) => any_word(args),
+        name if wrapper(name, args).is_none() => starters::by_options(name, args),
         name => wrapper(name, args).map_or_else(Vec::new, |(wrapper, from)| {
             let started = of_wrapper(&wrapper, args.get(from..).unwrap_or_default());
             started.into_iter().map(|start| moved(start, from)).collect()
         }),
     }
+}
+
+/// Starts of a command by the variables that it sets, or by the one that it is (`EDITOR=x`).
+fn starts_by_variables(words: &[KnownWord]) -> Vec<CommandStart> {
+    let alone = match words {
+        [word] => assigned(&word.text).map(|(name, value)| Set::of(name, value, 0)),
+        _ => None,
+    };
+    // Most commands set none: what they set is not looked for word by word.
+    let may_set = match words.first().and_then(KnownWord::fixed) {
+        Some("unset") => false,
+        Some("read" | "mapfile" | "readarray" | "getopts" | "printf" | "wait") => true,
+        Some(_) | None => words.iter().any(|word| word.text.contains('=')),
+    };
+    let set = alone.into_iter().chain(if may_set { sets(words) } else { Vec::new() });
+    set.flat_map(|set| set.name.map_or_else(Vec::new, |name| starters::by_variable(&name, &set.value, set.at)))
+        .collect()
 }
 
 /// `command -v x` and `command -V x` only say what x is, also behind `-p`.
@@ -829,16 +847,16 @@ impl StartSearch<'_> {
         direct.extend(read);
         let shared: Arc<[KnownWord]> = words.into();
         let commands = direct.iter().filter(|start| matches!(start, CommandStart::Command { .. })).count();
-        for start in direct {
+        // Programs hand such a line to `sh`, whichever shell has set the variable.
+        let by_variables = starts_by_variables(words).into_iter().map(|start| (start, LineReader::Posix));
+        let by_words = direct.into_iter().map(|start| (start, line_reader(words, reader)));
+        for (start, line_reader) in by_words.chain(by_variables) {
             let (inner, at, along_inner, reader) = match start {
                 CommandStart::Command { words, at } => {
                     (vec![InnerCommand { input: input.clone(), ..InnerCommand::of(words) }], at, along + 1, reader)
                 }
                 CommandStart::File { file, at } => (vec![InnerCommand::writes(file)], at, along + 1, reader),
-                CommandStart::Line { text, at } => {
-                    let reader = line_reader(words, reader);
-                    (self.line(&text, reader), at, 0, reader)
-                }
+                CommandStart::Line { text, at } => (self.line(&text, line_reader), at, 0, line_reader),
             };
             let moved = moved || moves(words, at);
             let mut around = within.to_vec();
@@ -853,7 +871,8 @@ impl StartSearch<'_> {
                 }
                 self.found.push(Started { inner: inner.clone(), within: around.clone(), moved });
                 let InnerCommand { kind, words, input } = inner;
-                if kind != PartKind::Runs {
+                // A variable's value may start something too.
+                if matches!(kind, PartKind::Reads { .. } | PartKind::Writes) {
                     continue;
                 }
                 let name = words.first().and_then(KnownWord::fixed).map_or("", base);

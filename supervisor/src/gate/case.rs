@@ -90,10 +90,10 @@ impl<'a> Case<'a> {
         // Its tool has chosen the directory of a program, and not the call.
         let usual = if run.line().is_some() { self.shell_dir } else { directory };
         let begin = Begin { directory, usual, root: self.root };
-        let uses = commands.iter().flatten().map(CommandPart::uses_input);
+        let uses = |use_of: InputUse| commands.iter().flatten().any(|part| part.uses_input() == use_of);
         let used = match &commands {
-            Some(_) => uses.fold(InputUse::Data, |all, used| if used == InputUse::Line { used } else { all }),
-            None => InputUse::Line,
+            Some(_) => [InputUse::Line, InputUse::Code].into_iter().find(|used| uses(*used)),
+            None => Some(InputUse::Line),
         };
         let mut acts: Vec<Act<'a>> = match commands.map(|parts| commands::beginning_in(parts, begin)) {
             Some(parts) if !parts.is_empty() => {
@@ -102,7 +102,8 @@ impl<'a> Case<'a> {
             }
             Some(_) | None => vec![unseen],
         };
-        acts.extend(run.input().map(|text| Act::input(text, used)));
+        // What is but data is no command.
+        acts.extend(run.input().zip(used).map(|(text, used)| Act::input(text, used)));
         acts
     }
 

@@ -389,11 +389,7 @@ fn s0_51_c3_what_is_typed_in_pieces_is_one_line() {
                 session.call("exec_shell_interact", args).await
             };
             let layer = |result: ResultEnvelope| result.metadata.denial.map(|denial| denial.layer);
-            for pieces in [
-                &["git pu", "sh\n"][..],
-                &["gi", "t ", "pus", "h"],
-                &["git pu", "\u{4}", "sh\n"],
-            ] {
+            for pieces in [&["git pu", "sh\n"][..], &["gi", "t ", "pus", "h"], &["git pu", "\u{4}", "sh\n"]] {
                 let (last, first) = pieces.split_last().unwrap();
                 for piece in first {
                     assert_eq!(layer(types(piece).await), None, "{pieces:?} {piece:?}");

@@ -7,6 +7,7 @@
 //! must be of a kind that is known here, there must be nothing but blanks between one and the next, and each word is read
 //! again by bash's rules (`lex.rs`). What does not fit is unknown, and whoever decides by the line says no to that.
 
+mod arithmetic;
 #[cfg(test)]
 mod evaluated;
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub fn run(args: &Value) -> Result<ToolResult, ToolError> {
 /// Commands of a command line, and of the lines that they hand to shells. Total: it ends for every text, and never panics.
 #[must_use]
 pub fn understand(src: &str) -> Line {
-    let mut line = understand_alone(src);
+    let mut line = understand_alone(src, LinePlace::Outer);
     if line.unknown.is_none() {
         read_inner(&mut line);
         line.unknown = otherwise(&line, src);
@@ -76,7 +77,7 @@ fn read_inner(line: &mut Line) {
             if line.inner.len() >= INNER_MAX || bytes > LINE_MAX || commands > COMMANDS_MAX {
                 return;
             }
-            let mut inner = understand_alone(&text);
+            let mut inner = understand_alone(&text, LinePlace::Inner);
             if inner.unknown.is_none() {
                 inner.unknown = otherwise(&inner, &text);
             }
@@ -93,8 +94,17 @@ fn otherwise(line: &Line, src: &str) -> Option<Unknown> {
     Some(unknown(format!("bash may read what is behind {set} in another way"), at))
 }
 
+/// Where a line stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LinePlace {
+    /// It is what the call runs: nothing has set its variables.
+    Outer,
+    /// It is within another, which may have set its variables.
+    Inner,
+}
+
 /// Commands of a line itself.
-fn understand_alone(src: &str) -> Line {
+fn understand_alone(src: &str, kind: LinePlace) -> Line {
     if src.len() > LINE_MAX {
         return Line::unknown(format!("more than {LINE_MAX} bytes"), LINE_MAX);
     }
@@ -115,9 +125,26 @@ fn understand_alone(src: &str) -> Line {
     if root.has_error() {
         return Line::unknown("it is not bash, or not as this grammar knows it", first_error(root).unwrap_or(0));
     }
-    let mut walk =
-        ShellWalk { src, line: Line::default(), within: Vec::new(), depth: 0, pipelines: 0, limit: src.len() };
+    let mut walk = ShellWalk {
+        src,
+        line: Line::default(),
+        within: Vec::new(),
+        depth: 0,
+        pipelines: 0,
+        limit: src.len(),
+        counted: Vec::new(),
+    };
     walk.line.unknown = walk.program(root).err();
+    if walk.line.unknown.is_none() {
+        let name = match kind {
+            LinePlace::Outer => arithmetic::not_a_number(&walk.line, &walk.counted),
+            LinePlace::Inner => walk.counted.first().map(String::as_str),
+        };
+        walk.line.unknown = name.map(|name| {
+            let at = src.find(name).unwrap_or(0);
+            unknown(format!("arithmetic, which evaluates what is in {name}: that may be more than a number"), at)
+        });
+    }
     walk.line
 }
 
@@ -177,6 +204,8 @@ struct ShellWalk<'a> {
     pipelines: u32,
     /// Where the backquotes end that this lies in: they end a word too.
     limit: usize,
+    /// Variables whose values bash evaluates as numbers.
+    counted: Vec<String>,
 }
 
 type ShellStep<T = ()> = Result<T, Unknown>;
@@ -293,10 +322,12 @@ impl<'a> ShellWalk<'a> {
             "pipeline" => self.pipeline(node, None),
             "negated_command" => self.framed(node, &["!"], &[]),
             "subshell" => self.inside(Nest::Subshell, |walk| walk.framed(node, &["("], &[")"])),
+            "compound_statement" if self.text(node).starts_with("((") => self.calculation(node),
             "compound_statement" => self.inside(Nest::Group, |walk| walk.framed(node, &["{"], &["}"])),
             "do_group" => self.framed(node, &["do"], &["done"]),
             "while_statement" => self.inside(Nest::Loop, |walk| walk.framed(node, &["while", "until"], &[])),
             "for_statement" => self.for_each(node),
+            "c_style_for_statement" => self.for_numbers(node),
             "if_statement" => self.inside(Nest::Branch, |walk| walk.branches(node)),
             "elif_clause" | "else_clause" => self.branches(node),
             "case_statement" => self.case(node),
@@ -422,6 +453,53 @@ impl<'a> ShellWalk<'a> {
         self.inside(Nest::Loop, |walk| walk.statements(body))
     }
 
+    /// `for ((i = 0; i < 3; i++))`
+    fn for_numbers(&mut self, node: Node<'_>) -> ShellStep {
+        let children = self.children(node)?;
+        let place = |kind: &str| children.iter().position(|child| child.kind() == kind);
+        let (Some(open), Some(close)) = (place("(("), place("))")) else {
+            return Err(unknown("a loop of another form", node.start_byte()));
+        };
+        let is_headed = open == 1 && children[0].kind() == "for";
+        let text = self.src.get(children[open].end_byte()..children[close].start_byte()).unwrap_or_default();
+        let parts: Vec<&str> = text.split(';').collect();
+        if !is_headed || parts.len() != 3 {
+            return Err(unknown("a loop of another form", node.start_byte()));
+        }
+        for part in parts {
+            self.counts(part, children[open].end_byte())?;
+        }
+        let body: Vec<Node<'_>> = children[close + 1..].to_vec();
+        if body.iter().any(|child| !matches!(child.kind(), ";" | "\n" | "do_group" | "compound_statement")) {
+            return Err(unknown("a loop of another form", node.start_byte()));
+        }
+        self.inside(Nest::Loop, |walk| walk.statements(body))
+    }
+
+    /// `((i++))`
+    fn calculation(&mut self, node: Node<'_>) -> ShellStep {
+        self.push()?;
+        let expression = self.text(node).strip_prefix("((").and_then(|text| text.strip_suffix("))"));
+        self.counts(expression.unwrap_or("["), node.start_byte())
+    }
+
+    /// Notes the variables of an expression: what they hold is looked at when the line is known as a whole.
+    fn counts(&mut self, expression: &str, at: usize) -> ShellStep {
+        let names = arithmetic::read(expression)
+            .ok_or_else(|| unknown("arithmetic, which evaluates what is in its variables", at))?;
+        self.counted_names(names)
+    }
+
+    fn counted_names(&mut self, names: arithmetic::ExpressionNames) -> ShellStep {
+        self.counted.extend(names.used);
+        if !names.set.is_empty() {
+            let of = self.push()?;
+            let number = |name| Assignment { name, values: vec![Word::Dynamic(vec![Piece::Number])] };
+            self.line.commands[of].assignments.extend(names.set.into_iter().map(number));
+        }
+        Ok(())
+    }
+
     fn case(&mut self, node: Node<'_>) -> ShellStep {
         let mut values = Vec::new();
         let mut items = Vec::new();
@@ -500,8 +578,18 @@ impl<'a> ShellWalk<'a> {
                 let compares = |text| matches!(text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
                 open == "[[" && word.text().is_some_and(compares)
             };
-            let evaluates = (compares(&word) && !words.last().is_some_and(is_number))
-                || (words.last().is_some_and(compares) && !is_number(&word));
+            let mut is_counted = |word: &Word| match word {
+                Word::Dynamic(pieces) => match pieces.as_slice() {
+                    [Piece::Variable { name, changed: false, .. }] if is_name(name) => {
+                        self.counted.push(name.clone());
+                        true
+                    }
+                    _ => is_number(word),
+                },
+                Word::Static(_) => is_number(word),
+            };
+            let evaluates = (compares(&word) && !words.last().is_some_and(&mut is_counted))
+                || (words.last().is_some_and(compares) && !is_counted(&word));
             if evaluates || word.text().is_some_and(|text| matches!(text, "-v" | "-R")) {
                 return Err(unknown("a test that evaluates what is in its variables", at));
             }
@@ -639,7 +727,16 @@ impl<'a> ShellWalk<'a> {
         let odd = || unknown("an assignment that is not plain", node.start_byte());
         let (name, _) = raw.split_once('=').ok_or_else(odd)?;
         let start = node.start_byte() + name.len() + 1;
+        let appends = name.ends_with('+');
         let name = name.strip_suffix('+').unwrap_or(name);
+        // `a[i]=x` evaluates the index.
+        let name = match name.split_once('[') {
+            Some((array, index)) => {
+                self.counts(index.strip_suffix(']').ok_or_else(odd)?, node.start_byte())?;
+                array
+            }
+            None => name,
+        };
         if !is_name(name) {
             return Err(odd());
         }
@@ -660,7 +757,7 @@ impl<'a> ShellWalk<'a> {
             Some(_) => return Err(odd()),
             None => {
                 let (word, behind) = self.word_from(start, nodes, of)?;
-                (vec![word], behind)
+                (vec![if appends { appended(name, word) } else { word }], behind)
             }
         };
         self.line.commands[of].assignments.push(Assignment { name: name.to_owned(), values });
@@ -914,8 +1011,17 @@ impl<'a> ShellWalk<'a> {
                 self.commands_of(node, of, self.text(node).starts_with('>'))?;
                 |quoted, _| if quoted { Err("a process substitution in quotes".to_owned()) } else { Ok(Piece::Pipe) }
             }
-            "expansion" => |quoted, text| expansion(text, quoted),
-            "arithmetic_expansion" => |_, text| arithmetic(text),
+            "expansion" => {
+                if let Ok((_, names)) = expansion(self.text(node), false) {
+                    self.counted_names(names)?;
+                }
+                |quoted, text| expansion(text, quoted).map(|(piece, _)| piece)
+            }
+            "arithmetic_expansion" => {
+                let inner = self.text(node).strip_prefix("$((").and_then(|text| text.strip_suffix("))"));
+                self.counts(inner.unwrap_or("["), node.start_byte())?;
+                |_, _| Ok(Piece::Number)
+            }
             _ => {
                 let mut cursor = node.walk();
                 let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
@@ -963,6 +1069,16 @@ impl<'a> ShellWalk<'a> {
     }
 }
 
+/// The value of a variable behind `+=`: what it has, and this.
+fn appended(name: &str, word: Word) -> Word {
+    let has = Piece::Variable { name: name.to_owned(), quoted: true, changed: false };
+    let more = match word {
+        Word::Static(text) => vec![Piece::Text(text)],
+        Word::Dynamic(pieces) => pieces,
+    };
+    Word::Dynamic(std::iter::once(has).chain(more).collect())
+}
+
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
@@ -993,13 +1109,16 @@ fn delimiter(text: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// `${name}` and the forms that neither assign nor evaluate. `${x@P}`, `${!x}`, `${x:=…}`, `${x[…]}` and `${x:…}` do.
-fn expansion(text: &str, quoted: bool) -> Result<Piece, String> {
+/// `${name}` and the forms that neither assign nor evaluate but numbers, with the variables that are evaluated. `${x@P}`, `${!x}` and
+/// `${x:=…}` do.
+fn expansion(text: &str, quoted: bool) -> Result<(Piece, arithmetic::ExpressionNames), String> {
     let odd = || format!("{text}, which may assign or evaluate");
     let inner = text.strip_prefix("${").and_then(|text| text.strip_suffix('}')).ok_or_else(odd)?;
-    let (length, inner) = match inner.strip_prefix('#') {
-        Some(name) if !name.is_empty() => (true, name),
-        _ => (false, inner),
+    let (length, keys, inner) = match (inner.strip_prefix('#'), inner.strip_prefix('!')) {
+        (Some(name), _) if !name.is_empty() => (true, false, name),
+        // `${!a[@]}` are the indices.
+        (_, Some(name)) if name.ends_with("[@]") || name.ends_with("[*]") => (false, true, name),
+        _ => (false, false, inner),
     };
     let end = inner.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
     let end = if end == 0 { usize::from(inner.starts_with(['@', '*', '#', '?', '$', '!', '-'])) } else { end };
@@ -1008,27 +1127,53 @@ fn expansion(text: &str, quoted: bool) -> Result<Piece, String> {
     if !(is_name(name) || number || matches!(name, "@" | "*" | "#" | "?" | "$" | "-")) {
         return Err(odd());
     }
-    if length {
-        return if rest.is_empty() { Ok(Piece::Number) } else { Err(odd()) };
+    let mut names = arithmetic::ExpressionNames::default();
+    let (index, rest) = match rest.strip_prefix('[').filter(|_| is_name(name)) {
+        Some(rest) => rest.split_once(']').map(|(index, rest)| (Some(index), rest)).ok_or_else(odd)?,
+        None => (None, rest),
+    };
+    let has_all = matches!(index, Some("@" | "*"));
+    if let Some(index) = index.filter(|_| !has_all) {
+        names.extend(arithmetic::read(index).ok_or_else(odd)?);
+    }
+    if length || keys {
+        let piece = if length { Piece::Number } else { several(name) };
+        return if rest.is_empty() { Ok((piece, names)) } else { Err(odd()) };
     }
     let operand = [":-", ":+", ":?", "-", "+", "?", "##", "#", "%%", "%", "//", "/", "^^", "^", ",,", ","]
         .iter()
         .find_map(|operator| rest.strip_prefix(operator));
-    match operand {
-        None if rest.is_empty() => Ok(Piece::Variable { name: name.to_owned(), quoted, changed: false }),
-        Some(operand) if !operand.contains(['$', '`', '\'', '"', '\\', '<', '>', '(', ')', '{', '}']) => {
-            Ok(Piece::Variable { name: name.to_owned(), quoted, changed: true })
+    let is_plain = |operand: &str| !operand.contains(['$', '`', '\'', '"', '\\', '<', '>', '(', ')', '{', '}']);
+    let substring = rest.strip_prefix(':').filter(|rest| operand.is_none() && !rest.starts_with('='));
+    match (operand, substring) {
+        (_, Some(places)) if places.split(':').count() <= 2 && !places.contains('?') => {
+            for place in places.split(':') {
+                names.extend(arithmetic::read(place).ok_or_else(odd)?);
+            }
         }
-        None | Some(_) => Err(odd()),
+        (Some(operand), _) if is_plain(&without_names(operand)) => {}
+        (None, None) if rest.is_empty() => {}
+        _ => return Err(odd()),
     }
+    let changed = !rest.is_empty() || index.is_some();
+    let piece = if has_all { several(name) } else { Piece::Variable { name: name.to_owned(), quoted, changed } };
+    Ok((piece, names))
 }
 
-/// Arithmetic on numbers. On variables it evaluates their values, and the commands in an array's index there.
-fn arithmetic(text: &str) -> Result<Piece, String> {
-    let inner = text.strip_prefix("$((").and_then(|text| text.strip_suffix("))"));
-    let plain = |byte: u8| byte.is_ascii_digit() || b" +-*/%()<>!&|^~?:=".contains(&byte);
-    match inner {
-        Some(inner) if inner.bytes().all(plain) => Ok(Piece::Number),
-        _ => Err("arithmetic, which evaluates what is in its variables".to_owned()),
+/// All elements of an array: in quotes too they are as many words.
+fn several(name: &str) -> Piece {
+    Piece::Variable { name: name.to_owned(), quoted: false, changed: true }
+}
+
+/// A text without its plain variables (`$x`), whose values are data.
+fn without_names(text: &str) -> String {
+    let mut parts = text.split('$');
+    let mut without = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if !part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            without.push('$');
+        }
+        without.push_str(part);
     }
+    without
 }

@@ -49,6 +49,13 @@ const PLAIN: &[&str] = &[
     "OPTIND=1",
     "SECONDS=0",
     "RANDOM=42",
+    "i=0; while [ \"$i\" -lt 3 ]; do i=$((i+1)); done",
+    "for ((i=0; i<3; i++)); do echo $i; done",
+    "n=5; ((n--)); echo ${x:0:n}",
+    "a=('INDEX' b); echo \"${a[@]}\" ${#a[@]} ${a[0]} ${!a[@]}",
+    "i=1; a=('INDEX' b); echo ${a[i]}; a[i]=c",
+    "x='INDEX'; echo ${x:1:3} ${x%.*} ${x/a/$x}",
+    "i=3; [[ $i -gt 2 ]]",
 ];
 
 fn line(text: &str) -> String {
