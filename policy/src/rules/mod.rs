@@ -14,6 +14,7 @@ mod rank;
 mod request;
 mod rule;
 mod sub_policy;
+mod values;
 
 #[cfg(test)]
 mod laws;

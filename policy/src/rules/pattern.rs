@@ -835,7 +835,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// True if two patterns have a text in common.
-fn meet(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn meet(one: &[u8], other: &[u8]) -> bool {
     // row[j]: whether the rest of `one` and `other[j..]` have one.
     let mut row: Vec<bool> = (0..=other.len()).map(|j| other[j..].iter().all(|byte| *byte == b'*')).collect();
     for byte in one.iter().rev() {
