@@ -6,8 +6,8 @@ use crate::pattern::PathTemplate;
 use crate::variable::Variables;
 
 use super::commands::CommandPart;
-use super::pattern::Wildcard;
 use super::values::{self, ArgumentText, PathTarget, PlainValue, TextPlace};
+use super::wildcard::Wildcard;
 
 /// A pattern for arguments: `NAME=PATTERN` is about the argument of that name, any other about all of them.
 ///
@@ -264,7 +264,7 @@ mod tests {
         assert!(touches("file name=x*", json!({ "file name": "xy" })) && touches("A=1*", json!({ "env": "A=12" })));
     }
 
-    /// What nobody can look through is meant by every rule that denies or asks, and by none that allows.
+    /// More than anybody can look through is meant by every rule that denies or asks, and by none that allows.
     #[test]
     fn too_much_is_meant_by_what_denies_alone() {
         let many: Vec<String> = (0..=VALUES_MAX).map(|number| number.to_string()).collect();
@@ -277,7 +277,7 @@ mod tests {
         assert!(touches("secret/**", json!({ "path": encoded })));
     }
 
-    /// What allows covers what is certain: every reading of every value.
+    /// A rule that allows covers what is certain: every reading of every value.
     #[test]
     fn what_allows_covers_every_reading() {
         for value in ["docs/a", "./docs//a", "/w/docs/a", "docs/*", "docs/50% a", "file:///w/docs/a"] {

@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
 use crate::plan::protect::is_ignored;
+use crate::shell::starts::HOLE;
 
-use super::pattern::meet;
+use super::wildcard::meet;
 
 /// Most values that are looked at: more of them may be anything.
 pub(super) const VALUES_MAX: usize = 10_000;
@@ -54,7 +55,9 @@ pub(super) fn of_arguments(arguments: &Value) -> Option<Vec<ArgumentText>> {
             }
             collect(value, &mut all);
         }),
-        value => collect(value, &mut all),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            collect(arguments, &mut all)
+        }
     }
     (all.len() <= VALUES_MAX).then_some(all)
 }
@@ -145,6 +148,13 @@ fn shown(text: &str) -> Option<String> {
     text.contains(is_hidden).then(|| text.chars().filter(|c| !is_hidden(*c)).collect())
 }
 
+/// A prompt as it is, and without what nobody sees; a [`HOLE`] stays.
+pub(super) fn as_seen(prompt: &str) -> Vec<String> {
+    let is_hidden = |c: char| c != HOLE && (c.is_control() || is_ignored(c));
+    let seen = prompt.contains(is_hidden).then(|| prompt.chars().filter(|c| !is_hidden(*c)).collect());
+    std::iter::once(prompt.to_owned()).chain(seen).collect()
+}
+
 /// As far as a program in C reads it.
 fn ended(text: &str) -> Option<String> {
     text.split_once('\0').map(|(before, _)| before.to_owned())
@@ -214,7 +224,7 @@ impl PlainValue {
     }
 }
 
-/// What a path pattern is about, in the parts that a path of a request is compared with.
+/// A path pattern, in the parts that a path of a request is compared with.
 #[derive(Debug, Clone)]
 pub(super) struct PathTarget {
     pattern: PathPattern,
@@ -289,9 +299,8 @@ pub(super) fn all_covered(targets: &[PathTarget], reading: &str, roots: &[HostPa
     // Whoever takes that for a name has a directory `file:`.
     let of_url = reading.strip_prefix("file://").filter(|path| path.starts_with('/'));
     let paths = paths(of_url.unwrap_or(reading));
-    !paths.is_empty()
-        && !(is_glob(reading) && leads_out(reading))
-        && paths.iter().all(|path| from_each(path, roots).all(&is_meant))
+    let is_open = is_glob(reading) && leads_out(reading);
+    !is_open && !paths.is_empty() && paths.iter().all(|path| from_each(path, roots).all(&is_meant))
 }
 
 /// True if `..` is one of the names in a path or a glob.
