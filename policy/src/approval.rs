@@ -98,7 +98,7 @@ impl Wider {
             (Self::Host { host, port }, Effect::Connects(to)) => {
                 (*host == to.host && *port == to.port).then(|| Specificity::prefix(host.len()))
             }
-            (Self::Key { text }, Effect::Serves(_) | Effect::Delegates { .. }) => {
+            (Self::Key { text }, Effect::Serves(_) | Effect::Delegates(_)) => {
                 (key == Some(text.as_str())).then(Specificity::any)
             }
             (Self::Reads { .. } | Self::Host { .. } | Self::Key { .. }, _) => None,
@@ -279,6 +279,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::delegated::DelegatedWork;
     use crate::effect::{ProgramRun, WriteKind};
 
     fn key(effect: &Effect) -> EffectKey {
@@ -348,7 +349,7 @@ mod tests {
         assert!(!covers(&all, &Effect::Shows(crate::effect::FileScope::File("/w/src/a".into()))), "another kind");
         let changes = |how| covers(&all, &Effect::Writes { path: "/w/src/a".into(), how });
         assert!(changes(WriteKind::Create) && !changes(WriteKind::Replace), "who may write it may not remove it");
-        let delegates = Effect::Delegates { agent: "a".into(), task: "x".into() };
+        let delegates = Effect::Delegates(DelegatedWork::new("a", "x"));
         let all = approvals(&[], Some(Wider::Key { text: "k".to_owned() }));
         assert!(covers(&all, &delegates) && !covers(&all, &writes("/w/a")));
         let find = |call| all.find((&delegates, &key(&delegates), EffectStanding::Own), call);
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn s1_15_an_answer_for_all_says_less_than_a_pattern() {
         let all = approvals(&[], Some(Wider::Key { text: "k".to_owned() }));
-        let delegates = Effect::Delegates { agent: "a".to_owned(), task: "x".to_owned() };
+        let delegates = Effect::Delegates(DelegatedWork::new("a", "x"));
         let (_, said) = all.find((&delegates, &key(&delegates), EffectStanding::Own), ("t", Some("k"))).unwrap();
         assert!(said.is_below(Specificity::prefix(0)), "`*x*` says more");
     }

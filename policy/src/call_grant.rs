@@ -139,7 +139,7 @@ impl EffectiveSet {
             // A program was granted before; the others need nothing of the sandbox.
             Effect::Runs(ProgramRun::Program { .. } | ProgramRun::Started { .. } | ProgramRun::Typed { .. })
             | Effect::Queries(_)
-            | Effect::Delegates { .. }
+            | Effect::Delegates(_)
             | Effect::Asks
             | Effect::Notes(_)
             | Effect::Serves(_)

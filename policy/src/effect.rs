@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delegated::DelegatedWork;
 use crate::path::HostPath;
 use crate::sql::{Dialect, SqlKind, Statement};
 
@@ -33,12 +34,7 @@ pub enum Effect {
     /// A database runs a statement.
     Queries(DatabaseQuery),
     /// A subagent works.
-    Delegates {
-        /// Its name in the manifest.
-        agent: String,
-        /// Its task, with everything else that decides what it does.
-        task: String,
-    },
+    Delegates(DelegatedWork),
     /// A person is asked a question.
     Asks,
     /// Something of the session's own is read or changed, of this name: a list, a plan, a skill, the tools that there are.
@@ -366,7 +362,7 @@ impl Effect {
             Self::Connects(connection) if connection.searches => EffectKind::Searches,
             Self::Connects(_) => EffectKind::Connects,
             Self::Queries(_) => EffectKind::Queries,
-            Self::Delegates { .. } => EffectKind::Delegates,
+            Self::Delegates(_) => EffectKind::Delegates,
             Self::Asks => EffectKind::Asks,
             Self::Notes(_) => EffectKind::Notes,
             Self::Serves(_) => EffectKind::Serves,
@@ -524,7 +520,7 @@ impl fmt::Display for Effect {
                 let does = if query.changes() { "changes" } else { "reads" };
                 write!(f, "{does} the {} database {}: {}", query.dialect.tool(), query.database, query.statement.text)
             }
-            Self::Delegates { agent, task } => write!(f, "has the agent {agent} work:\n{task}"),
+            Self::Delegates(work) => work.fmt(f),
             Self::Asks => f.write_str("asks a person"),
             Self::Notes(what) => write!(f, "uses the session's own {what}"),
             Self::Serves(ServedRequest { tool, words: Some(words), .. }) => write!(f, "has {tool} do: {words}"),
@@ -556,7 +552,7 @@ impl Effect {
             Self::Runs(_) => 9,
             Self::Queries(query) if query.changes() => 8,
             Self::Serves(_) => 7,
-            Self::Delegates { .. } => 6,
+            Self::Delegates(_) => 6,
             Self::Writes { how: WriteKind::Replace, .. } => 5,
             Self::Writes { .. } => 4,
             Self::Connects(_) => 3,

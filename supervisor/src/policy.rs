@@ -61,6 +61,7 @@ pub mod mode {
 
 /// Effects of a call: what it shows, changes, starts and reaches.
 pub mod effect {
+    pub use callgate_policy::delegated::{AgentPrompt, DelegatedWork};
     pub use callgate_policy::effect::{
         DatabaseQuery, Effect, EffectKind, EffectKinds, Effects, FileScope, HostConnection, ProgramRun, ServedRequest,
         WriteKind,
@@ -104,8 +105,8 @@ pub mod requirement {
 /// Rules, and what they made of a call.
 pub mod rules {
     pub use callgate_policy::rules::{
-        Action, AllowEntry, Capability, DecidedBy, Decision, LackingRule, PermissionError, Rule, RuleError, RuleGrant,
-        RulePatternError, RuleScope, RuleSource, SubPolicyReport, Told,
+        Action, AllowEntry, Capability, CommandMistake, DecidedBy, Decision, LackingRule, PermissionError, Rule,
+        RuleError, RuleGrant, RulePatternError, RuleScope, RuleSource, SubPolicyReport, Told,
     };
 }
 

@@ -243,6 +243,7 @@ pub fn stands_for_itself(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use callgate_policy::delegated::DelegatedWork;
     use callgate_policy::effect::{Effect, ProgramRun, ServedRequest, WriteKind};
     use serde_json::json;
 
@@ -286,8 +287,8 @@ mod tests {
     fn e8_a_subagent_is_shown_with_its_prompt_and_its_program() {
         let mut asked = of("");
         asked.tool = "task".into();
-        let task = "look\n\u{1b}[2Jrm -rf x".to_owned();
-        let delegates = ShownEffect::new(&Effect::Delegates { agent: "sh".into(), task });
+        let task = "look\n\u{1b}[2Jrm -rf x";
+        let delegates = ShownEffect::new(&Effect::Delegates(DelegatedWork::new("sh", task)));
         let runner = vec!["/bin/bash".into(), "-c".into(), "".into()];
         let runs = ShownEffect::new(&Effect::Runs(ProgramRun::program(runner, "/w".into())));
         asked.effects = vec![delegates, ShownEffect { is_implied: true, ..runs }];

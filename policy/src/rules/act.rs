@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
+use crate::delegated::DelegatedWork;
 use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::pattern::escaped_pattern;
@@ -31,6 +34,35 @@ pub struct LackingRule {
     pub pattern: Option<String>,
 }
 
+/// One part of delegated work: rules judge each by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentPart<'a> {
+    /// The agent's name.
+    pub agent: &'a str,
+    /// The prompt or the setting.
+    pub what: AgentMatter<'a>,
+}
+
+/// A prompt, or what else a call says of an agent's work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentMatter<'a> {
+    /// A prompt, with a hole for what is not known of it.
+    Prompt(Cow<'a, str>),
+    /// Another argument, by its name.
+    Setting(&'a str, &'a Value),
+}
+
+impl<'a> AgentPart<'a> {
+    /// All parts of delegated work.
+    #[must_use]
+    pub fn all(work: &'a DelegatedWork) -> Vec<Self> {
+        let agent = &*work.agent;
+        let prompts = work.prompts.iter().map(|prompt| AgentMatter::Prompt(prompt.known()));
+        let settings = work.settings.iter().map(|(name, value)| AgentMatter::Setting(name, value));
+        prompts.chain(settings).map(|what| Self { agent, what }).collect()
+    }
+}
+
 /// A part of an effect that rules are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act<'a> {
@@ -57,8 +89,8 @@ pub enum Act<'a> {
     },
     /// A host and its port.
     Host(&'a str, u16),
-    /// A subagent and its task.
-    Agent(&'a str, &'a str),
+    /// A part of a subagent's work.
+    Agent(AgentPart<'a>),
     /// A request that somebody else carries out.
     Request(&'a ServedRequest),
     /// Whatever a program could do.
@@ -114,7 +146,7 @@ impl Act<'_> {
             Self::Input { .. } => Some("what it is given to read".to_owned()),
             Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
             Self::Host(host, port) => Some(format!("{host}:{port}")),
-            Self::Agent(agent, _) => Some(format!("the agent {agent}")),
+            Self::Agent(part) => Some(format!("the agent {}", part.agent)),
             Self::Request(ServedRequest { words: Some(words), .. }) => Some(format!("`{words}`")),
             Self::Request(ServedRequest { arguments, .. }) => Some(format!("the arguments {arguments}")),
             Self::Anything => Some("what a program could do".to_owned()),
@@ -152,7 +184,7 @@ impl Act<'_> {
                     .map(|text| format!("cd {directory} && {text}")),
             },
             Self::Host(host, port) => plain(format!("{host}:{port}")),
-            Self::Agent(agent, _) => plain((*agent).to_owned()),
+            Self::Agent(part) => plain(part.agent.to_owned()),
             Self::Request(ServedRequest { words: Some(words), .. }) => plain(words.clone()),
             Self::Request(_)
             | Self::Nothing
@@ -189,7 +221,10 @@ impl<'a> JudgedEffect<'a> {
             Effect::Runs(_) => Act::UnknownCommand,
             Effect::Connects(connection) => Act::Host(&connection.host, connection.port),
             Effect::Queries(query) => Act::Command(CommandPart::of_statement(&query.statement.text)),
-            Effect::Delegates { agent, task } => Act::Agent(agent, task),
+            Effect::Delegates(work) => {
+                let acts = AgentPart::all(work).into_iter().map(Act::Agent).collect();
+                return Self { effect, standing, acts };
+            }
             Effect::Serves(request) => Act::Request(request),
             Effect::Asks | Effect::Notes(_) | Effect::Uses(_) => Act::Nothing,
         };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::act::Act;
-use super::pattern::Wildcard;
+use super::wildcard::Wildcard;
 use crate::effect::ServedRequest;
 use crate::path::HostPath;
 
@@ -51,7 +51,7 @@ impl AllowEntry {
             Act::File(path) => self.covers_directory(keys, path.as_path().parent()),
             Act::Tree(path) | Act::Search(path) => self.covers_directory(keys, Some(path.as_path())),
             Act::Host(host, _) => keys.matches(host),
-            Act::Agent(agent, _) => keys.matches(agent),
+            Act::Agent(part) => keys.matches(part.agent),
             Act::Request(ServedRequest { words: Some(words), .. }) => keys.matches(words),
             Act::Request(ServedRequest { arguments, .. }) => keys.matches(&arguments.to_string()),
             Act::Nothing | Act::Input { .. } | Act::UnknownCommand | Act::WholeLine | Act::Anything => false,

@@ -234,7 +234,10 @@ proptest! {
         prop_assume!(!matches!(&*pattern, "" | "*" | "**"));
         let permission = Permission::parse("bash").unwrap();
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(("", RuleSet::default().kinds_of(&permission)), (Some(&pattern), Action::Deny), &variables).unwrap().swap_remove(0);
+        let kinds = RuleSet::default().kinds_of(&permission);
+        let compiled = Matcher::compile(("", kinds), (Some(&pattern), Action::Deny), &variables);
+        // Blanks that no command has are a mistake.
+        let Ok(matcher) = compiled.map(|mut all| all.swap_remove(0)) else { return Ok(()) };
         let meanings = meanings(&command);
         let command = CommandPart::of_text(&command);
         if matcher.applies(Action::Allow, &Act::Command(command.clone())) {
@@ -512,6 +515,66 @@ fn rules_that_make_no_sense_are_refused() {
         let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err();
         let cause = error.source().unwrap().to_string();
         assert!(error.to_string().starts_with("m.toml:3: ") && cause.starts_with(text), "{error}: {cause}");
+    }
+}
+
+/// S0-51: an agent is named by what can be nothing else; a rule that denies or asks may be about a prompt or a setting.
+#[test]
+fn an_agent_is_named_by_what_is_no_prompt() {
+    let named =
+        |pattern: &str, action| one("task", Some(pattern), action).agents().map(|(name, _)| name.to_owned()).next();
+    for (pattern, allowed, denied) in [
+        ("reader", Some("reader"), Some("reader")),
+        ("reader: sum up", Some("reader"), None),
+        ("sum up", Some("sum up"), None),
+        ("metadata.team=x", Some("metadata.team=x"), None),
+        ("*: sum up", None, None),
+        ("read*", None, None),
+    ] {
+        assert_eq!(named(pattern, Action::Allow).as_deref(), allowed, "{pattern}");
+        assert_eq!(named(pattern, Action::Deny).as_deref(), denied, "{pattern}");
+    }
+}
+
+/// S0-51: a pattern that no command is like is an error that says what to write; a statement may look like one.
+#[test]
+fn patterns_that_no_command_is_like_are_refused() {
+    let add = |permission: &str, pattern: &str, action| {
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m.toml:3".to_owned() };
+        let mut set = RuleSet {
+            tools: [("sqlite".to_owned(), EffectKinds::of(&[EffectKind::Queries]))].into(),
+            ..RuleSet::default()
+        };
+        set.add(&Rule::new(permission, action).pattern(pattern), &source, &variables)
+            .map_err(|error| error.source().unwrap().to_string())
+    };
+    for action in [Action::Allow, Action::Ask, Action::Deny] {
+        for permission in ["bash", "shell.run", "*"] {
+            for pattern in [
+                "git  push",
+                "A=1 git push",
+                "make 2>&1",
+                "sleep * &",
+                "for *",
+                "* | bash",
+                "cd src && make > out",
+                "cd src &&  make",
+            ] {
+                let error = add(permission, pattern, action).unwrap_err();
+                assert!(
+                    error.starts_with(&format!("the pattern {pattern:?} can never match: ")),
+                    "{permission}: {error}"
+                );
+            }
+            for pattern in ["git push *", "A=1", "> out", "cd src && make *", "find * -exec rm {} ;"] {
+                add(permission, pattern, action).unwrap();
+            }
+        }
+        for pattern in ["SELECT * FROM t WHERE a > 5", "SELECT a || b", "SELECT 'a  b'", "for x"] {
+            add("sqlite", pattern, action).unwrap();
+        }
+        add("*", "/w/a  b/**", action).unwrap();
     }
 }
 
@@ -1340,7 +1403,10 @@ fn some_acts() -> Vec<(EffectKind, Act<'static>)> {
         acts.extend([EffectKind::Connects, EffectKind::Searches].map(|kind| (kind, Act::Host(host, port))));
     }
     acts.push((EffectKind::Queries, Act::Command(CommandPart::of_statement("SELECT * FROM secrets"))));
-    acts.extend([("reader", "sum up"), ("writer", "git push")].map(|(a, t)| (EffectKind::Delegates, Act::Agent(a, t))));
+    acts.extend([("reader", "sum up"), ("writer", "git push")].map(|(agent, text)| {
+        let what = AgentMatter::Prompt(text.into());
+        (EffectKind::Delegates, Act::Agent(AgentPart { agent, what }))
+    }));
     acts.push((EffectKind::Serves, request(serde_json::json!({ "path": "docs/a", "n": 1 }))));
     acts.push((EffectKind::Serves, request(serde_json::json!({ "path": "secret/x" }))));
     acts.extend([EffectKind::Asks, EffectKind::Notes, EffectKind::UsesSecrets].map(|kind| (kind, Act::Nothing)));
@@ -1460,7 +1526,7 @@ proptest! {
             (EffectKind::Queries, Act::Command(CommandPart::of_statement(&text))),
             (EffectKind::Connects, Act::Host(&text, 443)),
             (EffectKind::Searches, Act::Host(&text, 443)),
-            (EffectKind::Delegates, Act::Agent(&text, "")),
+            (EffectKind::Delegates, Act::Agent(AgentPart { agent: &text, what: AgentMatter::Prompt("".into()) })),
         ];
         let matches = some_acts().iter().chain(&of_pattern).any(|(kind, act)| tools.iter().any(|tool| {
             let decision = judge(&alone, &call(tool, *kind, vec![act.clone()]));

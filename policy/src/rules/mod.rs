@@ -4,16 +4,20 @@
 //! implies, and of what its programs could do, rules that deny or ask apply. What no rule decides, the mode and the profile do.
 
 mod act;
+mod agent;
 mod allow;
 mod builtins;
 pub mod commands;
 mod held;
+mod mistake;
 mod pattern;
 mod permission;
 mod rank;
 mod request;
 mod rule;
 mod sub_policy;
+mod values;
+mod wildcard;
 
 #[cfg(test)]
 mod laws;
@@ -33,18 +37,21 @@ use crate::mode::Mode;
 use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
-pub use act::{Act, EffectStanding, JudgedEffect, LackingRule};
+pub use act::{Act, AgentMatter, AgentPart, EffectStanding, JudgedEffect, LackingRule};
 pub use allow::AllowEntry;
 pub use commands::CommandPart;
-pub(crate) use pattern::Specificity;
-pub use pattern::{RulePatternError, Wildcard};
+pub use mistake::CommandMistake;
+pub use pattern::RulePatternError;
 pub use permission::{Capability, Permission, PermissionError};
 pub use rule::{Action, Rule, RuleGrant, RuleScope, RuleSource};
 pub use sub_policy::{SubPolicy, SubPolicyReport};
+pub(crate) use wildcard::Specificity;
+pub use wildcard::Wildcard;
 
-use pattern::{Matcher, Pairs};
+use pattern::Matcher;
 use rank::Rank;
 use sub_policy::Narrower;
+use wildcard::Pairs;
 
 /// A rule that cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -402,14 +409,19 @@ impl RuleSet {
         self.with_keys().filter_map(|(key, rule)| Some((self.permissions[key.permission].server()?, &rule.told.source)))
     }
 
-    /// The subagents that rules are about by their names alone, for finding misspelt ones.
+    /// The subagents that rules are about and no others, for finding misspelt ones. A rule that denies or asks may be about a prompt.
     pub fn agents(&self) -> impl Iterator<Item = (&str, &RuleSource)> {
         let is_task = |permission: &Permission| matches!(permission, Permission::Effect { name: "task", .. });
         let tasks = self.with_keys().filter(move |(key, _)| is_task(&self.permissions[key.permission]));
         tasks.filter_map(|(_, rule)| {
             let Matcher::Agent(pattern) = &rule.matcher else { return None };
-            let is_name = !pattern.text().contains(['*', ':', ' ']);
-            is_name.then_some((pattern.text(), &rule.told.source))
+            let text = pattern.text();
+            let name = match rule.action {
+                Action::Allow => text.split_once(": ").map_or(text, |(name, _)| name),
+                Action::Ask | Action::Deny => text,
+            };
+            let is_name = !name.contains('*') && (rule.action == Action::Allow || !name.contains([':', ' ', '=']));
+            is_name.then_some((name, &rule.told.source))
         })
     }
 

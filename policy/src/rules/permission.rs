@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::act::EffectStanding;
-use super::pattern::Wildcard;
+use super::wildcard::Wildcard;
 use crate::effect::{EffectKind, EffectKinds};
 
 /// The capabilities (exactly these six), and none, for a call that uses none of them.

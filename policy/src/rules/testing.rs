@@ -2,6 +2,7 @@
 
 use super::{Act, Decision, EffectStanding, JudgedCall, JudgedEffect, RuleSet};
 use crate::approval::{Approvals, EffectKey};
+use crate::delegated::DelegatedWork;
 use crate::effect::{
     DatabaseQuery, Effect, EffectKind, FileScope, HostConnection, ProgramRun, ServedRequest, WriteKind,
 };
@@ -21,7 +22,7 @@ pub(crate) fn effect(kind: EffectKind) -> &'static Effect {
             let statement = Statement { kind: SqlKind::Reads, verb: text(), text: text() };
             Effect::Queries(DatabaseQuery { dialect: Dialect::Sqlite, database: text(), statement })
         }
-        EffectKind::Delegates => Effect::Delegates { agent: text(), task: text() },
+        EffectKind::Delegates => Effect::Delegates(DelegatedWork::new("", "")),
         EffectKind::Asks => Effect::Asks,
         EffectKind::Notes => Effect::Notes(text()),
         EffectKind::Serves => {

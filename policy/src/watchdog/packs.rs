@@ -167,7 +167,7 @@ fn of_effect(effect: &Effect, call: &CallFacts<'_>) -> Verdict {
         | Effect::Lists(_)
         | Effect::Writes { .. }
         | Effect::Connects(_)
-        | Effect::Delegates { .. }
+        | Effect::Delegates(_)
         | Effect::Asks
         | Effect::Notes(_)
         | Effect::Serves(_)

@@ -82,6 +82,19 @@ impl Session {
         })
     }
 
+    /// Task of the agent that a call has go on.
+    pub(crate) fn task_before(&self, how: Delegation, args: &Value) -> Result<Option<String>, CallError> {
+        match how {
+            Delegation::Resume => self.kept_agent(args).map(|kept| Some(kept.task())),
+            Delegation::Task
+            | Delegation::Spawn
+            | Delegation::Swarm
+            | Delegation::Csv
+            | Delegation::Assign
+            | Delegation::Input => Ok(None),
+        }
+    }
+
     /// Has subagents work in the background. None is waited for.
     pub(crate) async fn start_agents(
         &self,

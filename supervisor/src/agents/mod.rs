@@ -9,3 +9,4 @@ pub(crate) mod life;
 mod program;
 pub(crate) mod task;
 pub(crate) mod tools;
+pub(crate) mod work;

@@ -43,6 +43,7 @@ use serde_json::{Map, Value};
 use self::envelope::Done;
 use self::going::Going;
 use self::step::{CallStep, Next, StepOutcome, StepStanding};
+use crate::agents::work::work_of;
 use crate::confine::ConfineError;
 use crate::error::{CallError, denied};
 use crate::gate::{Approved, ApprovedTask, HostTask, Known, ProgramTask};
@@ -336,7 +337,9 @@ impl Session {
                 args["subagent_type"] = agent.clone().into();
                 // What is read before an agent starts is read by this session.
                 self.check(&prepared.effects)?;
-                prepared.effects.own.insert(0, Effect::Delegates { agent, task: task_of(&args) });
+                let before = self.task_before(*how, &args)?;
+                let work = work_of((*how, &agent), (&args, &of_surface), before);
+                prepared.effects.own.insert(0, Effect::Delegates(work));
                 // The model starts it, with what it says: rules, watchdogs and people see it as they see what a shell starts.
                 prepared.effects.implied.extend(runner.map(Effect::Runs));
                 Some(own)
@@ -549,15 +552,4 @@ fn unknown(registry: &Registry, name: &str) -> CallError {
     }
     let known = registry.names().into_iter().map(str::to_owned).collect();
     CallError::UnknownTool { name: name.to_owned(), known }
-}
-
-/// Task of a call that has a subagent work: what it is told, or all arguments where others decide what it does as well.
-fn task_of(args: &Value) -> String {
-    let others = args.as_object().into_iter().flatten();
-    let others =
-        others.filter(|(name, _)| !matches!(name.as_str(), "prompt" | "subagent_type" | "type" | "background"));
-    match args["prompt"].as_str() {
-        Some(prompt) if others.count() == 0 => prompt.to_owned(),
-        _ => args.to_string(),
-    }
 }

@@ -102,12 +102,14 @@ fn refuse_what_never_matches(rules: &RuleSet, spec: &SessionSpec, registry: &Reg
         let what = format!("there is no server `{server}`; {}", there_are("server", "mcp", &servers));
         return Err(never(what, source));
     }
+    let agents = manifest.into_iter().flat_map(|manifest| &manifest.agents);
     let agents: Vec<&str> =
-        manifest.into_iter().flat_map(|manifest| manifest.agents.keys()).map(String::as_str).collect();
+        agents.filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name.as_str()).collect();
     if let Some((agent, source)) = rules.agents().find(|(name, source)| is_authors(source) && !agents.contains(name)) {
         let what = format!(
-            "there is no agent `{agent}`, and a pattern of `task` without `*` is an agent's name; {}",
-            there_are("agent", "agents", &agents)
+            "there is no agent `{agent}` that `task` starts; a pattern of `task` is an agent's name, `NAME: PROMPT`, or, to deny or ask \
+             about a prompt or a setting of any agent, a text with `*`, a blank or `=`; {}",
+            there_are("subagent", "agents", &agents)
         );
         return Err(never(what, source));
     }

@@ -445,6 +445,68 @@ fn s2_21_c_22_rules_about_task_and_read_hold() {
     });
 }
 
+/// S0-51, C-22: a rule about a task is about every prompt of a call, by whichever tool of whichever surface, whatever else the call
+/// says; and about what it says besides. What is not known before a file is read is meant by every rule that denies.
+#[test]
+fn s0_51_a_rule_about_a_task_is_about_every_prompt() {
+    const DENIED: &str = "deploy to production";
+    in_each_strength(async |workspace, strength| {
+        fs::write(workspace.join("rows.csv"), "a\nproduction\n").unwrap();
+        let open = async |surface, pattern: &str| {
+            let rule = format!("[[rules]]\npermission = \"task\"\npattern = {pattern:?}\naction = \"deny\"\n");
+            let spec = spec(workspace, strength, &format!("{ALL}{PROGRAMS}{rule}")).surface(surface);
+            supervisor(None).open(spec).await.unwrap()
+        };
+        let csv = |instruction: &str| json!({ "csv_path": "rows.csv", "instruction": instruction });
+        let denied = [
+            (Surface::Deepseek, "agent_spawn", json!({ "prompt": DENIED })),
+            (Surface::Deepseek, "agent_spawn", json!({ "prompt": DENIED, "allowed_tools": ["read"] })),
+            (Surface::Deepseek, "agent_spawn", json!({ "prompt": "Deploy to PRO\u{200b}DUCTION" })),
+            (
+                Surface::Deepseek,
+                "agent_swarm",
+                json!({ "tasks": [{ "prompt": "x" }, { "id": "y", "prompt": DENIED }] }),
+            ),
+            (Surface::Deepseek, "spawn_agents_on_csv", csv(DENIED)),
+            (Surface::Deepseek, "spawn_agents_on_csv", csv("deploy to {a}")),
+            (Surface::Locked, "task", json!({ "subagent_type": "general", "prompt": DENIED, "background": true })),
+            (Surface::Locked, "task", json!({ "subagent_type": "general", "prompt": DENIED, "metadata": { "a": 1 } })),
+            (Surface::Engine, "Delegate", json!({ "goal": DENIED })),
+            (Surface::Engine, "Delegate", json!({ "tasks": ["x", DENIED] })),
+            (Surface::Rho, "delegate", json!({ "instruction": DENIED })),
+        ];
+        let allowed = [
+            (Surface::Deepseek, "agent_spawn", json!({ "prompt": "look at production" })),
+            (Surface::Deepseek, "spawn_agents_on_csv", csv("look at {a} and {{b}}")),
+            (Surface::Engine, "Delegate", json!({ "tasks": ["x", "deploy"] })),
+        ];
+        for pattern in [DENIED, "general: deploy to *"] {
+            for (surface, tool, args) in &denied {
+                let refused = error(&open(*surface, pattern).await, tool, args.clone()).await;
+                assert!(refused.contains("the rule deny task"), "{pattern}, {tool} {args}: {refused}");
+            }
+            for (surface, tool, args) in &allowed {
+                data(&open(*surface, pattern).await, tool, args.clone()).await;
+            }
+            let session = open(Surface::Deepseek, pattern).await;
+            let ended = spawn(&session, "general", "x").await;
+            result_of(&session, &ended).await;
+            for (tool, name) in
+                [("agent_assign", "prompt"), ("agent_send_input", "message"), ("resume_agent", "message")]
+            {
+                let refused = error(&session, tool, json!({ "agent_id": ended, name: DENIED })).await;
+                assert!(refused.contains("the rule deny task"), "{pattern}, {tool}: {refused}");
+            }
+            data(&session, "resume_agent", json!({ "agent_id": ended, "message": "go on" })).await;
+        }
+        let of_setting = open(Surface::Locked, "metadata.team=production").await;
+        let args = |team| json!({ "subagent_type": "general", "prompt": "x", "metadata": { "team": team } });
+        let refused = error(&of_setting, "task", args("production")).await;
+        assert!(refused.contains("the rule deny task"), "{refused}");
+        data(&of_setting, "task", args("test")).await;
+    });
+}
+
 /// C-22: a rule about `task` with a pattern is about the agent's program, whichever tool starts it.
 #[test]
 fn c_22_a_rule_about_an_agent_s_program_holds() {

@@ -63,7 +63,7 @@ fn workspace(at: &Path) {
 #[test]
 fn s0_49_the_page_about_rules_is_right() {
     let examples = examples();
-    assert_eq!(examples.len(), 12);
+    assert_eq!(examples.len(), 13);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         runtime.block_on(async {

@@ -657,6 +657,37 @@ fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
     }
 }
 
+/// X0-10, S0-51: a rule that names tools of a server is not about that server's own session, which starts; it holds for the calls,
+/// also as one about an argument in any spelling, and for those alone.
+#[test]
+fn a_server_starts_that_a_rule_is_about() {
+    matrix(Host::STRENGTHS, |target| {
+        for (permission, pattern) in [
+            ("mcp:s:echo", "path=secret/**"),
+            ("mcp:s:echo", "secret/**"),
+            ("mcp:s:*", "/secret/**"),
+            ("mcp:s:echo", "*secret*"),
+        ] {
+            let env = TestEnv::new(target);
+            let pattern = if pattern.starts_with('/') { format!("{{workspace}}{pattern}") } else { pattern.to_owned() };
+            let rule = format!("{}pattern = {pattern:?}\n", rule(permission, "deny"));
+            let mut client = serves(&env, "plain", ("trusted = true", &rule, false), PersonAnswer::Nobody);
+            let passes = json!({ "path": "docs/key" });
+            assert_eq!(
+                text(&client.call("mcp__s__echo", passes.clone(), PersonAnswer::Nobody)),
+                "{\"path\": \"docs/key\"}"
+            );
+            for path in ["secret/key", "./secret//key", "docs/../secret/key"] {
+                let denied = client.call("mcp__s__echo", json!({ "path": path }), PersonAnswer::Nobody);
+                assert!(wrong(&denied).contains("the rule deny mcp:s:"), "{pattern} {path}: {denied}");
+            }
+            assert_eq!(seen(&env), 1, "{pattern}");
+            text(&client.call("mcp__s__echo", passes, PersonAnswer::Nobody));
+            client.close();
+        }
+    });
+}
+
 /// X0-10, X1-11: `--wrap` lets calls pass by a default, which comes after every rule, mode and profile that somebody has written.
 #[test]
 fn x1_11_what_is_written_comes_before_the_default_of_wrap() {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Read as _;
 
+use callgate_policy::template::{self, TemplatePiece};
 use serde_json::{Value, json};
 
 use super::arguments::required_text;
@@ -17,13 +18,6 @@ pub const NAME: &str = "csv-tasks";
 const FILE_MAX: u64 = 4 << 20;
 /// Most bytes of all tasks together.
 const TASKS_MAX: usize = 1 << 20;
-
-/// A piece of an instruction.
-enum InstructionPiece<'a> {
-    Text(&'a str),
-    /// The value of the column at this place.
-    Column(usize),
-}
 
 /// Reads the file, and returns `tasks` with an `id` and a `prompt` for each row: at most `args["most"]`.
 ///
@@ -56,7 +50,11 @@ fn tasks(
         .iter()
         .map(|name| name.trim().to_owned())
         .collect();
-    let pieces = pieces(instruction, &columns).map_err(|reason| bad("instruction", instruction, reason))?;
+    let of_instruction = |reason: String| bad("instruction", instruction, reason);
+    let pieces = template::pieces(instruction).map_err(|error| of_instruction(error.to_string()))?;
+    let pieces: Result<Vec<InstructionPiece<'_>>, String> =
+        pieces.into_iter().map(|piece| filled(piece, &columns)).collect();
+    let pieces = pieces.map_err(of_instruction)?;
     let id_column = id_column.map(|name| column(name, &columns).map_err(|reason| bad("id_column", name, reason)));
     let id_column = id_column.transpose()?;
     let (mut tasks, mut ids, mut size) = (Vec::new(), BTreeSet::new(), 0);
@@ -87,25 +85,17 @@ fn tasks(
     if tasks.is_empty() { Err(of_file("it has no rows below its first line".to_owned())) } else { Ok(tasks) }
 }
 
-/// `{column}` is a column's value; `{{` and `}}` are braces.
-fn pieces<'a>(instruction: &'a str, columns: &[String]) -> Result<Vec<InstructionPiece<'a>>, String> {
-    let (mut pieces, mut rest) = (Vec::new(), instruction);
-    while let Some(at) = rest.find(['{', '}']) {
-        pieces.push(InstructionPiece::Text(&rest[..at]));
-        let brace = &rest[at..=at];
-        let after = &rest[at + 1..];
-        if let Some(twice) = after.strip_prefix(brace) {
-            pieces.push(InstructionPiece::Text(brace));
-            rest = twice;
-            continue;
-        }
-        let named = after.split_once('}').filter(|_| brace == "{");
-        let (name, after) = named.ok_or("a brace stands alone; for one, write it twice")?;
-        pieces.push(InstructionPiece::Column(column(name, columns)?));
-        rest = after;
-    }
-    pieces.push(InstructionPiece::Text(rest));
-    Ok(pieces)
+/// A piece of an instruction, with the place of its column.
+enum InstructionPiece<'a> {
+    Text(&'a str),
+    Column(usize),
+}
+
+fn filled<'a>(piece: TemplatePiece<'a>, columns: &[String]) -> Result<InstructionPiece<'a>, String> {
+    Ok(match piece {
+        TemplatePiece::Text(text) => InstructionPiece::Text(text),
+        TemplatePiece::Name(name) => InstructionPiece::Column(column(name, columns)?),
+    })
 }
 
 fn column(name: &str, columns: &[String]) -> Result<usize, String> {

@@ -280,7 +280,7 @@ fn fold(name: &[u8]) -> Cow<'_, [u8]> {
 
 /// `Default_Ignorable_Code_Point` of Unicode 17 (DerivedCoreProperties.txt), in which that property is stable but for code
 /// points that have no character yet: what ext4 and F2FS leave out, and more than HFS+ does.
-fn is_ignored(c: char) -> bool {
+pub(crate) fn is_ignored(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
