@@ -56,11 +56,11 @@ impl fmt::Display for EffectKey {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Wider {
-    /// The same on any file of a directory, with everything in it (X1-6).
+    /// Any file of a directory, with everything in it (X1-6).
     Directory {
         /// The directory.
         path: HostPath,
-        /// What is done to the files.
+        /// Kinds of change or look that the files get.
         acts: Vec<FileAct>,
     },
     /// Every statement that reads from a database.

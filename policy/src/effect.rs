@@ -77,7 +77,7 @@ pub enum WriteKind {
     Replace,
 }
 
-/// What is done to a file.
+/// Kind of act on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileAct {
@@ -148,7 +148,7 @@ pub enum ProgramRun {
     Typed {
         /// The program: its task, and its command line if that is known.
         to: String,
-        /// What it has been typed already of a line that is not ended.
+        /// Beginning of the line that it was typed before, if that is not ended.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         before: String,
         /// The text.
@@ -371,7 +371,7 @@ impl Effect {
         }
     }
 
-    /// What it does to a file or a tree, and its path, if it is about one.
+    /// Act on a file or a tree, and its path, if it is one.
     #[must_use]
     pub fn on_file(&self) -> Option<(FileAct, &HostPath)> {
         match self {

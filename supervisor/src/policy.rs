@@ -63,8 +63,8 @@ pub mod mode {
 pub mod effect {
     pub use callgate_policy::delegated::{AgentPrompt, DelegatedWork};
     pub use callgate_policy::effect::{
-        DatabaseQuery, Effect, EffectKind, EffectKinds, Effects, FileScope, HostConnection, ProgramRun, ServedRequest,
-        WriteKind,
+        DatabaseQuery, Effect, EffectKind, EffectKinds, Effects, FileAct, FileScope, HostConnection, ProgramRun,
+        ServedRequest, WriteKind,
     };
 }
 

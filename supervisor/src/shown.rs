@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use callgate_policy::effect::EffectKind;
+use serde_json::{Map, Value};
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::{Query, Question, ShownEffect};
@@ -36,9 +36,9 @@ pub fn question(question: &Question, columns: usize) -> String {
     });
     shown.effects(&question.effects);
     // What the effects do not say: the content of a file, for how long.
-    if !says_all(question) {
+    if let Some(arguments) = unsaid(question) {
         shown.own("with the arguments:");
-        shown.foreign(&question.arguments.to_string());
+        shown.foreign(&arguments.to_string());
     }
     shown.items("it could:", &question.reach);
     shown.items("callgate adds your credentials:", &question.credentials);
@@ -51,11 +51,26 @@ pub fn question(question: &Question, columns: usize) -> String {
     shown.text
 }
 
-/// True if the effects of a call say everything that its arguments do.
-fn says_all(question: &Question) -> bool {
-    let says = [EffectKind::Runs, EffectKind::Serves, EffectKind::Delegates];
-    let mut own = question.effects.iter().filter(|effect| !effect.is_implied).peekable();
-    own.peek().is_some() && own.all(|effect| says.contains(&effect.kind))
+/// The arguments of a call that stand in none of its effects; `None` if there are none.
+fn unsaid(question: &Question) -> Option<Value> {
+    let texts = || question.effects.iter().map(|effect| &effect.text);
+    let whole = question.arguments.to_string();
+    if texts().any(|text| text.ends_with(&whole)) {
+        return None;
+    }
+    // An effect ends with what it is about, or says it in quotes.
+    let ends = |text: &str, value: &str| {
+        text.strip_suffix(value).is_some_and(|before| before.is_empty() || before.ends_with([' ', '\n', '/']))
+    };
+    let is_said = |value: &str| texts().any(|text| ends(text, value) || text.contains(&format!("{value:?}")));
+    let Value::Object(arguments) = &question.arguments else { return Some(question.arguments.clone()) };
+    let is_unsaid = |value: &Value| value.as_str().is_none_or(|value| value.is_empty() || !is_said(value));
+    let left: Map<String, Value> = arguments
+        .iter()
+        .filter(|(_, value)| is_unsaid(value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    (!left.is_empty()).then_some(Value::Object(left))
 }
 
 /// Most options that are shown.
@@ -319,6 +334,12 @@ mod tests {
         asked.effects = vec![ShownEffect::new(&Effect::Writes { path: "/w/a".into(), how: WriteKind::Write })];
         let text = question(&asked, 80);
         assert!(text.contains("it would:\n  | writes /w/a\n") && text.contains("secret plan"), "{text}");
+        let mut asked = of("make");
+        asked.arguments = json!({ "command": "make", "background": true, "timeout_ms": 9000, "stdin": "x\n" });
+        let program = ProgramRun::Line { line: "make".into(), directory: "/w".into(), input: Some("x\n".into()) };
+        asked.effects = vec![ShownEffect::new(&Effect::Runs(program))];
+        let text = question(&asked, 80);
+        assert!(text.contains("with the arguments:\n  | {\"background\":true,\"timeout_ms\":9000}\n"), "{text}");
     }
 
     /// E8: no effect is left out, and of none the middle.

@@ -22,7 +22,7 @@ const STARTED_MAX: usize = 256;
 /// A part of a call that rules about commands look at: a command, a variable that is set, a file that is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPart {
-    /// What it does.
+    /// Its kind.
     kind: PartKind,
     /// Its words, with a blank between two.
     text: String,

@@ -103,7 +103,7 @@ impl RuleSet {
     }
 
     /// True if the sandbox keeps programs from everything that a rule denies them.
-    fn is_held(&self, capability: Capability, rule: &Compiled) -> bool {
+    pub(super) fn is_held(&self, capability: Capability, rule: &Compiled) -> bool {
         let is_closed = |pattern: &PathPattern| self.held.iter().any(|place| place.holds(pattern));
         capability == Capability::FsWrite && rule.denied_paths().is_some_and(is_closed)
     }

@@ -625,7 +625,12 @@ impl RuleSet {
             None if command.is_shown() => Act::Anything,
             None => return None,
         };
-        let counts = |rule: &&Compiled| !(self.mode == Mode::Yolo && rule.action == Action::Ask);
+        // What the sandbox closes it refuses to the line as well, and the rest of the line runs.
+        let is_held = |rule: &Compiled| kind == EffectKind::Writes && self.is_held(Capability::FsWrite, rule);
+        let counts = |rule: &&Compiled| {
+            let is_silent = self.mode == Mode::Yolo && rule.action == Action::Ask;
+            !is_silent && !is_held(rule)
+        };
         let is_about = |permission: &Permission| permission.covers(tool, kind, EffectStanding::Own);
         let rule = self.about(is_about, &file).filter(counts).find(|rule| rule.matcher.applies(rule.action, &file))?;
         let is_wide = matches!(rule.matcher, Matcher::All);

@@ -149,27 +149,35 @@ fn line(text: &str, at: usize) -> CommandStart {
     CommandStart::Line { text: KnownWord::known(text), at }
 }
 
+/// Most words that may be the subcommand which are looked at: of more, one may start any program.
+const SUBCOMMANDS_MAX: usize = 64;
+
 /// Commands that git starts: by settings of the line, by options that take a line, by subcommands that run one.
 pub(super) fn git(args: &[KnownWord]) -> Vec<CommandStart> {
     let mut found = Vec::new();
     let fixed = |at: usize| args.get(at).and_then(KnownWord::fixed);
-    for (at, subcommand) in programs::subcommands_of("git", args) {
-        for given in 0..at {
-            let setting = match fixed(given) {
-                Some("-c") => args.get(given + 1).map(|word| (word.text.as_str(), given + 2)),
-                Some(word) => word.strip_prefix("-c").map(|setting| (setting, given + 1)),
-                None => None,
-            };
-            found.extend(setting.and_then(|(setting, place)| set_line(setting.split_once('=')?, place)));
-            // The value is in a variable.
-            let named = match args[given].text.strip_prefix("--config-env") {
-                Some("") => args.get(given + 1).map(|word| (word.text.as_str(), given + 2)),
-                Some(setting) => setting.strip_prefix('=').map(|setting| (setting, given + 1)),
-                None => None,
-            };
-            let key = named.map(|(setting, place)| (setting.split('=').next().unwrap_or(setting), place));
-            found.extend(key.and_then(|(key, place)| set_line((key, "\0"), place)));
-        }
+    let subcommands = programs::subcommands_of("git", args);
+    if subcommands.len() > SUBCOMMANDS_MAX {
+        return vec![anything(1)];
+    }
+    // Settings stand before the subcommand, wherever that is.
+    for given in 0..subcommands.iter().map(|(at, _)| *at).max().unwrap_or(0) {
+        let setting = match fixed(given) {
+            Some("-c") => args.get(given + 1).map(|word| (word.text.as_str(), given + 2)),
+            Some(word) => word.strip_prefix("-c").map(|setting| (setting, given + 1)),
+            None => None,
+        };
+        found.extend(setting.and_then(|(setting, place)| set_line(setting.split_once('=')?, place)));
+        // The value is in a variable.
+        let named = match args[given].text.strip_prefix("--config-env") {
+            Some("") => args.get(given + 1).map(|word| (word.text.as_str(), given + 2)),
+            Some(setting) => setting.strip_prefix('=').map(|setting| (setting, given + 1)),
+            None => None,
+        };
+        let key = named.map(|(setting, place)| (setting.split('=').next().unwrap_or(setting), place));
+        found.extend(key.and_then(|(key, place)| set_line((key, "\0"), place)));
+    }
+    for (at, subcommand) in subcommands {
         let from = at + 1;
         match (subcommand.as_str(), fixed(from)) {
             ("bisect", Some("run")) => found.extend(behind(args, from + 1)),

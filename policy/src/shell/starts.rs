@@ -396,13 +396,20 @@ fn lines_of_shell(args: &[KnownWord]) -> Vec<CommandStart> {
     lines
 }
 
+/// Most commands that one `find` is seen to start: of more, one may be any.
+const FIND_MAX: usize = 64;
+
 /// `-exec … ;` and its kin. What is found stands in place of `{}`.
 fn of_find(args: &[KnownWord]) -> Vec<CommandStart> {
     let execs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
-    let begins = args.iter().enumerate().filter(|(_, arg)| arg.fixed().is_none_or(|arg| execs.contains(&arg)));
+    let is_exec = |arg: &KnownWord| arg.fixed().is_none_or(|arg| execs.contains(&arg));
+    let begins = args.iter().enumerate().filter(|(at, arg)| is_exec(arg) && at + 1 < args.len());
     let root = found_below(args);
+    // Each may have all words that follow.
+    if begins.clone().nth(FIND_MAX).is_some() {
+        return vec![CommandStart::Command { words: vec![KnownWord::anything()], at: 1 }];
+    }
     begins
-        .filter(|(at, _)| at + 1 < args.len())
         .map(|(at, _)| {
             let of = &args[at + 1..];
             // A `+` behind another word than `{}` is an argument.
@@ -733,7 +740,7 @@ fn looks_further(name: &str, words: &[KnownWord]) -> bool {
         || (name == "env" && words.iter().any(splits_words))
 }
 
-/// What a part of a line does.
+/// Kind of a part of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PartKind {
     /// A command runs.
@@ -758,7 +765,7 @@ pub enum PartKind {
 /// A part of a line within a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InnerCommand {
-    /// What it does.
+    /// Its kind.
     pub kind: PartKind,
     /// Its words; `NAME=value`, `<` and a file, or `>` and a file for what the shell itself does.
     pub words: Vec<KnownWord>,
@@ -1218,5 +1225,7 @@ mod tests {
         assert_eq!(found(&deep).last().map(String::as_str), Some("$"));
         let odd = vec!["env -Z"; 150].join(" ");
         assert_eq!(found(&odd).last().map(String::as_str), Some("$"));
+        let finds = |times: usize| found(&format!("find . {}", "-exec a ; ".repeat(times)));
+        assert_eq!((finds(FIND_MAX).len(), finds(FIND_MAX + 1)), (FIND_MAX, vec!["$".to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! What has been typed to a program of a line that is not ended: rules judge the next text together with it.
+//! Lines that a program was typed and that are not ended: rules judge the next text together with them.
 
 /// Most bytes of a line that are remembered.
 const KEPT: usize = 16 * 1024;

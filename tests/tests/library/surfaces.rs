@@ -304,6 +304,18 @@ fn c_22_random_rules_hold_on_every_surface_and_in_a_batch() {
                         compared += 1;
                     }
                 }
+                let lines = picked.iter().map(|at| &twins[*at].own).filter(|own| own.0 == "bash");
+                for (tool, args) in lines.filter(|_| surface == Surface::Deepseek) {
+                    // Whether it is waited for changes nothing.
+                    let expected = judged(&own, (tool, args)).await;
+                    let in_background = json!({ "command": args["command"], "background": true });
+                    let there = judged(&seen, ("exec_shell", &in_background)).await;
+                    for part in ["/decision", "/asks", "/asked/effects"] {
+                        let of = |one: &Value| one.pointer(part).cloned();
+                        assert_eq!(of(&there), of(&expected), "seed {seed}\n{rules}\n{in_background}");
+                    }
+                    compared += 1;
+                }
             }
             // What runs may change what a later call finds, and not what is said of it.
             for twin in picked.iter().map(|at| &twins[*at]).filter(|twin| twin.own.0 != "web_fetch") {
