@@ -151,6 +151,9 @@ pub enum ProgramRun {
         /// Beginning of the line that it was typed before, if that is not ended.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         before: String,
+        /// True if it reads from a terminal, whose keys edit a line.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        on_terminal: bool,
         /// The text.
         text: String,
     },
@@ -506,10 +509,10 @@ impl fmt::Display for Effect {
                 write!(f, "starts {program} as")?;
                 argv.iter().try_for_each(|word| write!(f, " {}", quoted(&word.to_string())))
             }
-            Self::Runs(ProgramRun::Typed { to, before, text }) if before.is_empty() => {
+            Self::Runs(ProgramRun::Typed { to, before, text, .. }) if before.is_empty() => {
                 write!(f, "types {text:?} to {to}")
             }
-            Self::Runs(ProgramRun::Typed { to, before, text }) => {
+            Self::Runs(ProgramRun::Typed { to, before, text, .. }) => {
                 write!(f, "types {text:?} behind {before:?} to {to}")
             }
             Self::Connects(HostConnection { host, port, request, .. }) => {

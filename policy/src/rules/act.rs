@@ -11,7 +11,7 @@ use crate::pattern::escaped_pattern;
 use crate::shell::input::InputUse;
 use crate::shell::starts::{HOLE, KnownWord};
 
-use super::commands::CommandPart;
+use super::commands::{CommandPart, OpenedFile};
 
 /// How an effect belongs to its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub enum Act<'a> {
     File(&'a HostPath),
     /// A directory and everything in it.
     Tree(&'a HostPath),
+    /// A file of which no more is known than this, where `*` stands for any text.
+    FileLike(String),
     /// A directory and everything in it that is not denied: whoever goes through it leaves the rest out.
     Search(&'a HostPath),
     /// One command of a command line, or a statement.
@@ -97,6 +99,46 @@ pub enum Act<'a> {
     Anything,
 }
 
+impl Act<'_> {
+    /// Files that shells open by it.
+    pub(super) fn opens(&self) -> Vec<OpenedFile> {
+        match self {
+            Self::Command(command) => command.opens(),
+            Self::Input { commands, .. } => commands.iter().flat_map(CommandPart::opens).collect(),
+            Self::UnknownCommand => OpenedFile::any(),
+            Self::Nothing
+            | Self::File(_)
+            | Self::Tree(_)
+            | Self::FileLike(_)
+            | Self::Search(_)
+            | Self::WholeLine
+            | Self::Host(..)
+            | Self::Agent(_)
+            | Self::Request(_)
+            | Self::Anything => Vec::new(),
+        }
+    }
+
+    /// True if it may do what none of its parts says.
+    pub(super) fn hides(&self) -> bool {
+        match self {
+            Self::Command(command) => command.hides(),
+            Self::Input { commands, .. } => commands.iter().any(CommandPart::hides),
+            Self::Nothing
+            | Self::File(_)
+            | Self::Tree(_)
+            | Self::FileLike(_)
+            | Self::Search(_)
+            | Self::UnknownCommand
+            | Self::WholeLine
+            | Self::Host(..)
+            | Self::Agent(_)
+            | Self::Request(_)
+            | Self::Anything => false,
+        }
+    }
+}
+
 impl<'a> Act<'a> {
     /// A text for a program that uses its input like that. Of what a shell reads the commands are known as far as every shell reads
     /// it alike, and the rest may be any; of other programs each line of the text may be one.
@@ -114,15 +156,22 @@ impl<'a> Act<'a> {
         Self::Input { text, commands }
     }
 
-    /// A text that is typed to a program, behind another. On a terminal some characters do something else than stand in a line:
-    /// what a text with such a character says is not known. Those that interrupt, end or stop a program say nothing alone.
-    fn typed(before: &str, text: &str) -> Self {
+    /// A text that is typed to a program, behind another. On a terminal some characters do something else than stand in a line, and an
+    /// interactive shell puts earlier lines in the place of `!x` and `^x`: what such a text says is not known. Characters that interrupt,
+    /// end or stop a program say nothing alone.
+    fn typed((before, text): (&str, &str), on_terminal: bool) -> Self {
         let signals = ['\u{3}', '\u{4}', '\u{1a}', '\u{1c}'];
         if !text.is_empty() && text.chars().all(|c| signals.contains(&c)) {
             return Self::Input { text: text.to_owned().into(), commands: Vec::new() };
         }
         let whole = format!("{before}{text}").replace('\r', "\n");
-        if whole.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+        let is_key = |c: char| c.is_control() && c != '\n' && (on_terminal || c != '\t');
+        // bash leaves these alone behind `!`.
+        let recalls = |line: &str| {
+            let behind = |rest: &str| rest.starts_with(|c: char| !matches!(c, ' ' | '\t' | '=' | '(' | '"'));
+            line.starts_with('^') || line.match_indices('!').any(|(at, _)| behind(&line[at + 1..]))
+        };
+        if whole.contains(is_key) || whole.lines().any(recalls) {
             return Self::Input {
                 text: whole.into(),
                 commands: vec![CommandPart::of_words(vec![KnownWord::anything()])],
@@ -139,6 +188,7 @@ impl Act<'_> {
             Self::Nothing | Self::WholeLine => None,
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) | Self::Search(path) => Some(format!("{path} and all beneath it")),
+            Self::FileLike(like) => Some(format!("a file like {like}")),
             Self::Command(command) => {
                 let at = command.directory().told().map(|directory| format!(" in {directory}")).unwrap_or_default();
                 Some(format!("`{}`{at}", command.text().replace(HOLE, "…")))
@@ -188,6 +238,7 @@ impl Act<'_> {
             Self::Request(ServedRequest { words: Some(words), .. }) => plain(words.clone()),
             Self::Request(_)
             | Self::Nothing
+            | Self::FileLike(_)
             | Self::UnknownCommand
             | Self::WholeLine
             | Self::Input { .. }
@@ -217,7 +268,9 @@ impl<'a> JudgedEffect<'a> {
             | Effect::Lists(FileScope::File(path))
             | Effect::Writes { path, .. } => Act::File(path),
             Effect::Shows(FileScope::Tree(path)) | Effect::Lists(FileScope::Tree(path)) => Act::Tree(path),
-            Effect::Runs(ProgramRun::Typed { before, text, .. }) => Act::typed(before, text),
+            Effect::Runs(ProgramRun::Typed { before, text, on_terminal, .. }) => {
+                Act::typed((before, text), *on_terminal)
+            }
             Effect::Runs(_) => Act::UnknownCommand,
             Effect::Connects(connection) => Act::Host(&connection.host, connection.port),
             Effect::Queries(query) => Act::Command(CommandPart::of_statement(&query.statement.text)),

@@ -54,7 +54,12 @@ impl AllowEntry {
             Act::Agent(part) => keys.matches(part.agent),
             Act::Request(ServedRequest { words: Some(words), .. }) => keys.matches(words),
             Act::Request(ServedRequest { arguments, .. }) => keys.matches(&arguments.to_string()),
-            Act::Nothing | Act::Input { .. } | Act::UnknownCommand | Act::WholeLine | Act::Anything => false,
+            Act::Nothing
+            | Act::FileLike(_)
+            | Act::Input { .. }
+            | Act::UnknownCommand
+            | Act::WholeLine
+            | Act::Anything => false,
         }
     }
 

@@ -97,6 +97,44 @@ pub(super) enum ProgramPlace {
     Anywhere,
 }
 
+/// A file that a shell opens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenedFile {
+    /// Whether it is shown or written.
+    pub(super) kind: EffectKind,
+    /// Where it is.
+    pub(super) place: OpenedPlace,
+}
+
+/// Place of a file that a shell opens, as far as a line says it. No link is followed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OpenedPlace {
+    /// This path.
+    At(HostPath),
+    /// One of these, where `*` stands for any text.
+    Like(String),
+    /// Any.
+    Any,
+}
+
+impl OpenedFile {
+    /// Any file, shown or written.
+    pub(super) fn any() -> Vec<Self> {
+        [EffectKind::Shows, EffectKind::Writes].map(|kind| Self { kind, place: OpenedPlace::Any }).into()
+    }
+}
+
+impl OpenedPlace {
+    /// The place of an absolute and normal path, in which a [`HOLE`] and all before it stand for any text.
+    fn of(path: &str) -> Self {
+        match path.rfind(HOLE).map(|hole| &path[hole + HOLE.len_utf8()..]) {
+            None => Self::At(HostPath::from(path)),
+            Some("") => Self::Any,
+            Some(end) => Self::Like(format!("*{end}")),
+        }
+    }
+}
+
 /// Where the commands of a call begin.
 #[derive(Debug, Clone, Copy)]
 pub struct Begin<'a> {
@@ -443,18 +481,19 @@ impl CommandPart {
         file.is_none_or(|file| ["/dev/tcp/", "/dev/udp/"].iter().any(|at| file.starts_with(at)))
     }
 
-    /// The file that the shell opens here, and whether it shows or writes it: its absolute path, as far as the texts say, if they do.
-    pub(super) fn opens(&self) -> Option<(EffectKind, Option<HostPath>)> {
+    /// Files that the shell opens here. A line that is not known may open any.
+    pub(super) fn opens(&self) -> Vec<OpenedFile> {
         let kind = match &self.kind {
             PartKind::Reads { .. } => EffectKind::Shows,
             PartKind::Writes => EffectKind::Writes,
-            PartKind::Runs | PartKind::Sets { .. } => return None,
+            PartKind::Runs if self.text.len() == 1 && self.text.contains(HOLE) => return OpenedFile::any(),
+            PartKind::Runs | PartKind::Sets { .. } => return Vec::new(),
         };
-        let path = self.places().first().and_then(|place| match place {
-            ProgramPlace::At(place) => place.get(2..).filter(|path| !path.contains(HOLE)).map(HostPath::from),
-            ProgramPlace::Anywhere => None,
+        let place = self.places().first().map_or(OpenedPlace::Any, |place| match place {
+            ProgramPlace::At(place) => OpenedPlace::of(place.get(2..).unwrap_or_default()),
+            ProgramPlace::Anywhere => OpenedPlace::Any,
         });
-        Some((kind, path))
+        vec![OpenedFile { kind, place }]
     }
 
     /// Where it runs.

@@ -162,8 +162,10 @@ proptest! {
         command in prop::sample::select(&COMMANDS[..]),
     ) {
         let rules: Vec<_> = rules.into_iter().filter(|(rule, _)| {
-            // Paths and hosts have oracles of their own.
-            !rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'))
+            // Paths and hosts have oracles of their own. What is not known may open a file.
+            let is_about_commands = matches!(&*rule.permission, "bash" | "shell.run");
+            let names_path = rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'));
+            !names_path && (command != "\0" || rule.pattern.is_none() || is_about_commands)
         }).collect();
         let part = CommandPart::of_text(command);
         let call = runs("bash", vec![Act::Command(part.clone())]);
@@ -746,7 +748,49 @@ fn s0_51_files_that_a_line_opens_are_judged() {
     assert_eq!(action(&[rule(Rule::new("read", Action::Allow))], Mode::Ask, connects()), Action::Ask);
     let denies = [all, rule(Rule::new("read", Action::Deny).pattern("secret/**"))];
     assert_eq!(action(&denies, Mode::Yolo, parts_reading("", "\0")), Action::Deny, "which file is not known");
-    assert_eq!(action(&denies, Mode::Yolo, parts_reading("wc", "\0")), Action::Allow, "as what `wc` is told to read");
+    assert_eq!(
+        action(&denies, Mode::Yolo, parts_reading("wc", "\0")),
+        Action::Deny,
+        "as of any file that is not known"
+    );
+    let asks = [denies[0].clone(), rule(Rule::new("read", Action::Ask))];
+    assert_eq!(action(&asks, Mode::Ask, parts_reading("wc", "x")), Action::Allow, "it names no file");
+    // What is read as a line, and what nobody could read.
+    let fed = |text: &str| {
+        let shell = || parts("bash").into_iter().map(Act::Command);
+        let acts = shell().chain([Act::input(text.to_owned(), InputUse::Line)]).collect();
+        judge(&RuleSet { mode: Mode::Yolo, ..set(&denies).unwrap() }, &runs("bash", acts)).action
+    };
+    assert_eq!((fed("cat < secret/key\n"), fed("cat docs/a\n")), (Action::Deny, Action::Allow));
+    let unread = |rules: &[(Rule, RuleScope)]| {
+        judge(&RuleSet { mode: Mode::Yolo, ..set(rules).unwrap() }, &runs("bash", vec![Act::UnknownCommand])).action
+    };
+    assert_eq!((unread(&denies), unread(&denies[..1])), (Action::Deny, Action::Allow));
+}
+
+/// A file of which only the end is known is met by the patterns that may mean it.
+#[test]
+fn s0_51_a_file_that_is_partly_known_is_judged() {
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    let meets = |pattern: &str, like: &str| {
+        let kinds = EffectKinds::of(&[EffectKind::Writes]);
+        let all = Matcher::compile(("write", kinds), (Some(pattern), Action::Deny), &variables).unwrap();
+        all.iter().any(|matcher| matcher.applies(Action::Deny, &Act::FileLike(like.to_owned())))
+    };
+    for (pattern, like) in [
+        ("**/*.pem", "*/c.pem"),
+        ("docs/*.pem", "*/c.pem"),
+        ("docs/**", "*/x"),
+        ("**/.env", "*.env"),
+        ("{docs,src}/x", "*/x"),
+        ("docs/[ab].pem", "*/c.pem"),
+        ("docs/a", "*a"),
+    ] {
+        assert!(meets(pattern, like), "{pattern} {like}");
+    }
+    for (pattern, like) in [("**/*.md", "*/c.pem"), ("docs/a", "*/b"), ("**/.env", "*/env")] {
+        assert!(!meets(pattern, like), "{pattern} {like}");
+    }
 }
 
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {

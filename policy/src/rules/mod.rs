@@ -48,6 +48,7 @@ pub use sub_policy::{SubPolicy, SubPolicyReport};
 pub(crate) use wildcard::Specificity;
 pub use wildcard::Wildcard;
 
+use commands::{OpenedFile, OpenedPlace};
 use pattern::Matcher;
 use rank::Rank;
 use sub_policy::Narrower;
@@ -508,10 +509,11 @@ impl RuleSet {
             let ruled = self.ruled(is_about, act);
             // What a program reads belongs to its command, which a rule has to allow.
             let is_fed = matches!(act, Act::Input { .. }) && acts.len() > 1;
-            let of_file = self.ruled_by_file(call.tool, act);
+            let of_file = self.ruled_by_files(call.tool, act);
             let judged = match standing {
                 EffectStanding::Own if !is_fed => {
-                    let allowed = || self.ruled_by_file(call.tool, act).filter(|judged| judged.action == Action::Allow);
+                    let allowed =
+                        || self.ruled_by_files(call.tool, act).filter(|judged| judged.action == Action::Allow);
                     Some(ruled.or_else(allowed).unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
                 }
                 EffectStanding::Own | EffectStanding::Implied | EffectStanding::Reach => {
@@ -597,7 +599,7 @@ impl RuleSet {
             }
             first => first,
         };
-        let hides = matches!(act, Act::Command(command) if command.hides());
+        let hides = act.hides();
         let is_exact = found.is_some_and(|rule| rule.matcher.is_exact());
         if hides
             && !is_exact
@@ -615,33 +617,41 @@ impl RuleSet {
         Some(PartJudgement { action: rule.action, by: Decider::Rule(&rule.told), about, specificity, lacks: None })
     }
 
-    /// By the rules about files, for a file that a line has the shell open. Where the text does not say which file that is, and it is
-    /// shown as what nobody has to allow, it may be any. A pattern allows none: a link may lead from it elsewhere.
-    fn ruled_by_file<'a>(&'a self, tool: &str, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
-        let Act::Command(command) = act else { return None };
-        let (kind, path) = command.opens()?;
-        let file = match &path {
-            Some(path) => Act::File(path),
-            None if command.is_shown() => Act::Anything,
-            None => return None,
+    /// By the rules about files, for those that an act has shells open: the strictest. Where the text does not say which file that is,
+    /// it may be any. A pattern allows none: a link may lead from it elsewhere.
+    fn ruled_by_files<'a>(&'a self, tool: &str, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
+        act.opens().into_iter().filter_map(|file| self.ruled_by_file(tool, act, file)).reduce(stricter)
+    }
+
+    fn ruled_by_file<'a>(
+        &'a self,
+        tool: &str,
+        act: &'a Act<'a>,
+        OpenedFile { kind, place }: OpenedFile,
+    ) -> Option<PartJudgement<'a>> {
+        let file = match &place {
+            OpenedPlace::At(path) => Act::File(path),
+            OpenedPlace::Like(like) => Act::FileLike(like.clone()),
+            OpenedPlace::Any => Act::Anything,
         };
+        let is_shown = matches!(act, Act::Command(command) if command.is_shown() && !command.may_connect());
         // What the sandbox closes it refuses to the line as well, and the rest of the line runs.
         let is_held = |rule: &Compiled| kind == EffectKind::Writes && self.is_held(Capability::FsWrite, rule);
         let counts = |rule: &&Compiled| {
             let is_silent = self.mode == Mode::Yolo && rule.action == Action::Ask;
-            !is_silent && !is_held(rule)
+            // One without a pattern that asks or denies is about the tools: it names no file.
+            let names_files = matches!(rule.matcher, Matcher::Path(..)) || rule.action == Action::Allow;
+            names_files && !is_silent && !is_held(rule)
         };
         let is_about = |permission: &Permission| permission.covers(tool, kind, EffectStanding::Own);
         let rule = self.about(is_about, &file).filter(counts).find(|rule| rule.matcher.applies(rule.action, &file))?;
         let is_wide = matches!(rule.matcher, Matcher::All);
-        (rule.action != Action::Allow || (is_wide && command.is_shown() && !command.may_connect())).then(|| {
-            PartJudgement {
-                action: rule.action,
-                by: Decider::Rule(&rule.told),
-                about: Some(act),
-                specificity: Some(rule.matcher.specificity()),
-                lacks: None,
-            }
+        (rule.action != Action::Allow || (is_wide && is_shown)).then(|| PartJudgement {
+            action: rule.action,
+            by: Decider::Rule(&rule.told),
+            about: Some(act),
+            specificity: Some(rule.matcher.specificity()),
+            lacks: None,
         })
     }
 

@@ -13,7 +13,7 @@ use super::agent::AgentPattern;
 use super::mistake::{CommandMistake, mistake};
 use super::request::RequestPattern;
 use super::rule::Action;
-use super::wildcard::{Pairs, Specificity, Wildcard};
+use super::wildcard::{Pairs, Specificity, Wildcard, meet};
 
 /// Mistake in a rule's `pattern`.
 #[derive(Debug, thiserror::Error)]
@@ -251,6 +251,9 @@ impl Matcher {
             (Self::Path(pattern, prefix), Act::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
+            (Self::Path(pattern, _), Act::FileLike(like)) => {
+                tightens && meet(spread(&pattern.to_string()).as_bytes(), like.as_bytes())
+            }
             (Self::Path(pattern, _), Act::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
             // What is denied within it is left out.
@@ -311,6 +314,30 @@ fn with_directories(text: &str, variables: &Variables) -> Vec<String> {
         texts.into_iter().flat_map(each).collect()
     };
     PatternVariable::ALL.iter().fold(vec![text.to_owned()], expand)
+}
+
+/// A pattern for paths in which `*` stands for any text, and that matches all that this one does.
+fn spread(pattern: &str) -> String {
+    let mut spread = String::with_capacity(pattern.len());
+    let mut chars = pattern.strip_suffix("/**").unwrap_or(pattern).chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => spread.extend(chars.next()),
+            '*' => {
+                let is_deep = chars.next_if_eq(&'*').is_some();
+                // `**/` stands for no directory as well.
+                if is_deep {
+                    chars.next_if_eq(&'/');
+                }
+                spread.push('*');
+            }
+            '?' => spread.push('*'),
+            // One of several texts, and what is behind them.
+            '[' | '{' => return spread + "*",
+            c => spread.push(c),
+        }
+    }
+    if pattern.ends_with("/**") { spread + "*" } else { spread }
 }
 
 /// True if a pattern of a rule about everything may name files: one with a blank is a command, unless it begins as a path does.

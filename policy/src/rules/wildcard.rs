@@ -31,6 +31,7 @@ impl Pairs {
             Act::File(path) => Self::of_bytes(path.as_bytes()),
             Act::Command(_)
             | Act::Nothing
+            | Act::FileLike(_)
             | Act::Tree(_)
             | Act::Search(_)
             | Act::UnknownCommand

@@ -203,10 +203,11 @@ impl Session {
     /// Says of a text that is typed to a task which program reads it, and behind what.
     pub(crate) fn complete_typed(&self, effects: &mut Effects, told: &mut Map<String, Value>) {
         for effect in &mut effects.own {
-            if let Effect::Runs(ProgramRun::Typed { to, before, .. }) = effect
+            if let Effect::Runs(ProgramRun::Typed { to, before, on_terminal, .. }) = effect
                 && let Some(task) = self.background.find(to)
             {
                 *before = task.line().text().to_owned();
+                *on_terminal = task.has_terminal;
                 *to = format!("{to} (`{}`)", task.command);
                 if !before.is_empty() {
                     told.insert(BEHIND.to_owned(), before.clone().into());

@@ -380,9 +380,12 @@ impl Gate {
         unless_denied(&self.judgement(&call, &Approvals::default()).decision, (PROGRAM, PROGRAM))
     }
 
-    /// True if what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
+    /// True if what lets a call pass looked at its path, a rule or a person, now or before: then no symbolic link may lead it elsewhere.
     pub(crate) fn passes_by_path(&self, judged: &Judged<'_>) -> bool {
-        self.rules().looks_at_paths(&judged.case.tool.rule_name()) || judged.asks()
+        let is_answered = |decision: &Decision| matches!(decision.by, DecidedBy::Approval { .. });
+        // An earlier answer also covers what a watchdog asks.
+        let by_person = judged.asks() || judged.watchdog.is_some() || judged.decided.all().any(is_answered);
+        by_person || self.rules().looks_at_paths(&judged.case.tool.rule_name())
     }
 
     /// Reasons why a person has to say yes; none if nobody has to.

@@ -228,7 +228,7 @@ fn effects_of_host(host: &HostTool, args: &Value) -> Effects {
             if text.is_empty() && !closes {
                 notes("programs in the background")
             } else {
-                Effects::of(Effect::Runs(ProgramRun::Typed { to, before: String::new(), text }))
+                Effects::of(Effect::Runs(ProgramRun::Typed { to, before: String::new(), on_terminal: false, text }))
             }
         }
         HostTool::Background(BackgroundAct::Wait | BackgroundAct::Cancel | BackgroundAct::List) => {

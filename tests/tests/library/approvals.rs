@@ -169,6 +169,29 @@ fn x1_6_a_wider_answer_to_writing_removes_nothing() {
     });
 }
 
+/// X1-6, A2: an answer is about a path as it is spelled: no link leads from there elsewhere, now or later.
+#[test]
+fn x1_6_a2_an_answer_that_is_kept_follows_no_link() {
+    with_sessions(Some(Answer::Wider), async |session, host, workspace| {
+        for directory in ["docs", "keep", "other"] {
+            std::fs::create_dir(workspace.join(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("../other", workspace.join("docs/link")).unwrap();
+        assert_eq!(write(session, "docs/a").await.kind, Outcome::Output);
+        assert_eq!(write(session, "keep/a").await.kind, Outcome::Output);
+        assert_eq!(host.asked().len(), 2);
+        assert_eq!(write(session, "docs/link/b").await.kind, Outcome::Error);
+        std::fs::remove_dir_all(workspace.join("keep")).unwrap();
+        std::os::unix::fs::symlink("other", workspace.join("keep")).unwrap();
+        assert_eq!(write(session, "keep/a").await.kind, Outcome::Error);
+        assert_eq!(std::fs::read_dir(workspace.join("other")).unwrap().count(), 0, "nothing is there");
+        // The control: a directory is no link.
+        std::fs::create_dir(workspace.join("docs/deep")).unwrap();
+        assert_eq!(write(session, "docs/deep/b").await.kind, Outcome::Output);
+        assert_eq!(host.asked().len(), 0);
+    });
+}
+
 /// S0-54, S0-59: a rule that asks and says more comes before what a person has said always to, and one that denies in any case.
 #[test]
 fn s0_59_a_more_specific_rule_comes_before_an_always() {

@@ -401,6 +401,22 @@ fn s0_51_c3_what_is_typed_in_pieces_is_one_line() {
             // A terminal takes it back.
             assert_eq!(layer(types("git puXX\u{8}\u{8}sh\n").await), Some(Layer::Rule));
             assert_eq!(layer(types("\u{3}").await), None, "the control");
+            // An interactive shell puts other words there.
+            for text in ["!x\n", "^pull^push\n", "echo a!!\n"] {
+                assert_eq!(layer(types(text).await), Some(Layer::Rule), "{text:?}");
+            }
+            assert_eq!(layer(types("echo a != b\n").await), None, "the control");
+            let terminal = json!({ "command": "cat", "background": true, "tty": true });
+            let terminal = data(&session, "exec_shell", terminal).await["task_id"].clone();
+            for (to, wanted) in [(&terminal, Some(Layer::Rule)), (&json!(id), None)] {
+                let args = json!({ "task_id": to, "input": "git pul\t", "timeout_ms": 200 });
+                assert_eq!(
+                    layer(session.call("exec_shell_interact", args).await),
+                    wanted,
+                    "a terminal may complete it"
+                );
+            }
+            types("l\n").await;
             let after = types("over\n").await.data.unwrap();
             assert!(!after["stdout"].as_str().unwrap().contains("git push"), "{after}");
         },
