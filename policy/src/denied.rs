@@ -5,26 +5,20 @@ use serde::{Deserialize, Serialize};
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
 
-/// A place where a rule denies writing to every call.
+/// A path at and below which a rule denies writing to every call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosedPlace {
     /// Its path, as the pattern spells it.
     pub path: HostPath,
-    /// True for a directory with all below it; false for one file.
-    pub is_tree: bool,
     /// The rule, and where it is written.
     pub rule: String,
 }
 
 impl ClosedPlace {
-    pub(crate) fn pattern(&self) -> Option<PathPattern> {
-        if self.is_tree { PathPattern::subtree(&self.path) } else { PathPattern::literal(&self.path) }
-    }
-
     /// True if all that a pattern matches lies in it.
     pub(crate) fn holds(&self, pattern: &PathPattern) -> bool {
-        self.pattern().is_some_and(|own| pattern.within(&own))
+        PathPattern::subtree(&self.path).is_some_and(|own| pattern.within(&own))
     }
 }
 

@@ -88,6 +88,25 @@ pub fn normalize(workspace_root: &HostPath, arg: &HostPath) -> Result<HostPath, 
     Ok(HostPath(Path::new("/").join(components.iter().collect::<PathBuf>())))
 }
 
+/// True if a path from a directory leads through links of the kernel's own (`/proc/self/cwd`, `/dev/fd/3`), and so anywhere, whatever
+/// names and `..` follow. `is` says whether a name of the path may be one of these.
+pub(crate) fn passes_kernel_links(from: &str, path: &str, is: impl Fn(&str, &str) -> bool) -> bool {
+    let from = if path.starts_with('/') { "" } else { from };
+    let mut kept: Vec<&str> = Vec::new();
+    from.split('/').chain(path.split('/')).any(|name| {
+        match name {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+        match kept[..] {
+            [first, _, ..] if is(first, "proc") => true,
+            [first, second, _, ..] => is(first, "dev") && is(second, "fd"),
+            _ => false,
+        }
+    })
+}
+
 impl<P: Into<PathBuf>> From<P> for HostPath {
     fn from(path: P) -> Self {
         Self(path.into())

@@ -33,6 +33,14 @@ pub enum PatternError {
     /// `~` is the shell's, and workers have a home of their own.
     #[error("`~` is not expanded; write the absolute path")]
     Home,
+    /// A variable of the shell's.
+    #[error(
+        "`{0}` is a variable of the shell's and is not expanded; write the absolute path, or a path from the workspace"
+    )]
+    ShellVariable(String),
+    /// Blanks before or behind it.
+    #[error("no blanks may stand before or behind a path; for a name that ends in one write `?`")]
+    Blank,
     /// A name in braces that is no variable (S0-41).
     #[error("the variable {{{0}}} is not defined; there are {{workspace}}, {{ad-hoc}} and {{user-data}}")]
     UndefinedVariable(String),

@@ -58,6 +58,9 @@ impl PathTemplate {
         if text == "~" || text.starts_with("~/") {
             return Err(PatternError::Home);
         }
+        if let Some(variable) = shell_variable(text) {
+            return Err(PatternError::ShellVariable(variable.to_owned()));
+        }
         let (base, relative) = split_base(text)?;
         check_braces(relative)?;
         let (root, rest) = split_literal(relative)?;
@@ -139,6 +142,16 @@ impl fmt::Display for PathTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The variable of the shell's with which a text begins: `$HOME`, `${HOME}`.
+fn shell_variable(text: &str) -> Option<&str> {
+    let first = text.split('/').next()?;
+    let name = first.strip_prefix('$')?;
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some(first)
 }
 
 /// The part before the first `/` decides what the pattern is relative to.
@@ -245,6 +258,11 @@ impl PathPattern {
     #[must_use]
     pub fn subtree(path: &HostPath) -> Option<Self> {
         path.is_normal().then(|| Self { root: path.as_path().to_owned(), rest: PatternRest::Subtree })
+    }
+
+    /// This with all that lies below, if it is one path: a rule that denies or asks about a directory is about what is in it.
+    pub(crate) fn with_below(self) -> Self {
+        if self.is_literal() { Self { rest: PatternRest::Subtree, ..self } } else { self }
     }
 
     /// True if a path is meant. A path that is not absolute and lexically normal never is: `..` would step out of the
@@ -383,6 +401,9 @@ mod tests {
             ("src/", PatternError::EmptyComponent),
             ("{workspace}/", PatternError::EmptyComponent),
             ("~/x", PatternError::Home),
+            ("$HOME/x", PatternError::ShellVariable("$HOME".into())),
+            ("${HOME}/x", PatternError::ShellVariable("${HOME}".into())),
+            ("$X", PatternError::ShellVariable("$X".into())),
             ("{home}/x", PatternError::UndefinedVariable("home".into())),
             ("/a/{home}", PatternError::UndefinedVariable("home".into())),
             ("/a/{workspace}", PatternError::VariablePosition("workspace".into())),

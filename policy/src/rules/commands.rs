@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::effect::EffectKind;
-use crate::path::{HostPath, normalize};
+use crate::path::{HostPath, normalize, passes_kernel_links};
 use crate::shell::input::{Input, InputUse, executes, takes_data};
 use crate::shell::programs::{self, CommandForms};
 use crate::shell::starts::{self, HOLE, InnerCommand, KnownWord, LineReader, PartKind, Started};
@@ -399,11 +399,10 @@ impl CommandPart {
         }
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
-        let mut place = normal(before, path, HOLE);
-        // By the kernel's own links (`/proc/self/cwd`, `/dev/fd/3`) a path leads anywhere.
-        if ["/proc/", "/dev/fd/"].iter().any(|links| place.starts_with(links)) {
+        if passes_kernel_links(before, path, |given, name| given == name) {
             return ProgramPlace::Anywhere;
         }
+        let mut place = normal(before, path, HOLE);
         if self.kind != PartKind::Runs {
             return ProgramPlace::At(format!("{} {place}", self.words.first().map_or("", |word| word.text.as_str())));
         }

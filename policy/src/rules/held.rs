@@ -1,7 +1,7 @@
 //! Denials of a part of what a call could do, which leave the rest.
 //!
-//! Places that rules deny for writing can be closed by a sandbox to everything in it, so that its programs may run. Only a directory with
-//! all below it and a single file are such places: they are kept by their paths, whatever comes or moves. Of a tree that is searched,
+//! Places that rules deny for writing can be closed by a sandbox to everything in it, so that its programs may run. Only a path with
+//! all below it is such a place: it is kept by its path, whatever comes or moves. Of a tree that is searched,
 //! files that rules deny are left out.
 
 use crate::denied::{ClosedPlace, DeniedFiles};
@@ -35,7 +35,7 @@ impl Compiled {
 
 impl RuleSet {
     /// Places that rules close for writing, if nothing that ranks before lets a call write there all the same. A pattern
-    /// that is neither a file nor a directory with all below it names none.
+    /// that is not a path with all below it names none.
     #[must_use]
     pub fn closed_places(&self) -> Vec<ClosedPlace> {
         let mut all = Vec::new();
@@ -46,10 +46,9 @@ impl RuleSet {
                 Permission::Tool(_) | Permission::Mcp { .. } | Permission::Any => false,
             };
             let Some(pattern) = rule.denied_paths().filter(|_| is_about_writing) else { continue };
-            let (path, is_tree) = (pattern.literal_prefix(), !pattern.is_literal());
-            let place = ClosedPlace { path, is_tree, rule: rule.told.to_string() };
-            let is_place = pattern.is_subtree() || pattern.is_literal();
-            if is_place && !self.with_keys().take(at).any(|before| self.opens(before, pattern)) {
+            let place = ClosedPlace { path: pattern.literal_prefix(), rule: rule.told.to_string() };
+            // One path is denied with all below it, which is a pattern of its own.
+            if pattern.is_subtree() && !self.with_keys().take(at).any(|before| self.opens(before, pattern)) {
                 all.push(place);
             }
         }

@@ -273,6 +273,64 @@ proptest! {
     }
 }
 
+/// S0-51: a rule that denies or asks about a path is about all that lies below it; one that allows is not. The path itself stays the more
+/// exact pattern.
+#[test]
+fn s0_51_a_directory_is_denied_with_what_lies_in_it() {
+    use crate::effect::EffectKind::Shows;
+    let file = |set: &RuleSet, path: &str| judge(set, &call("read", Shows, vec![Act::File(&path.into())])).action;
+    for pattern in ["secret", "secret/", "./secret", "./secret/**", "/w/secret", "{workspace}/secret"] {
+        for action in [Action::Deny, Action::Ask] {
+            let set = one("read", Some(pattern), action);
+            for path in ["/w/secret", "/w/secret/key", "/w/secret/a/b"] {
+                assert_eq!(file(&set, path), action, "{pattern}: {path}");
+            }
+            let tree = judge(&set, &call("read", Shows, vec![Act::Tree(&"/w/secret/a".into())])).action;
+            assert_eq!(tree, action, "{pattern}");
+            let other = one("read", Some("elsewhere"), action);
+            assert_eq!(file(&set, "/w/secrets"), file(&other, "/w/secrets"), "{pattern}");
+        }
+    }
+    for pattern in ["secret/key ", " secret", "$HOME/x", "${HOME}/x"] {
+        assert!(
+            set(&[(Rule::new("read", Action::Deny).pattern(pattern), RuleScope::Manifest)]).is_none(),
+            "{pattern:?}"
+        );
+    }
+    let allows = one("read", Some("./docs"), Action::Allow);
+    assert_eq!(file(&allows, "/w/docs"), Action::Allow);
+    assert_ne!(file(&allows, "/w/docs/a"), Action::Allow);
+    assert!(set(&[(Rule::new("read", Action::Allow).pattern("docs/"), RuleScope::Manifest)]).is_none());
+    let rules = [
+        (Rule::new("read", Action::Ask).pattern("docs"), RuleScope::Manifest),
+        (Rule::new("read", Action::Allow).pattern("docs/open/**"), RuleScope::Manifest),
+    ];
+    let both = set(&rules).unwrap();
+    assert_eq!(file(&both, "/w/docs/open/a"), Action::Allow);
+    assert_eq!(file(&both, "/w/docs/a"), Action::Ask);
+    let root = "/w".into();
+    let search = call("grep", Shows, vec![Act::Search(&root)]);
+    let left: Vec<String> = one("read", Some("secret"), Action::Deny)
+        .left_out(&search)
+        .iter()
+        .map(|left| left.pattern.to_string())
+        .collect();
+    assert!(left.contains(&"/w/secret/**".to_owned()), "{left:?}");
+}
+
+/// S0-51: a directory that is denied by its path alone is a place that can be closed, and held programs run.
+#[test]
+fn s0_51_a_directory_by_its_path_alone_is_a_place() {
+    let mut set = one("fs.write", Some("docs"), Action::Deny);
+    let places = set.closed_places();
+    let paths: Vec<String> = places.iter().map(|place| place.path.to_string()).collect();
+    assert_eq!(paths, ["/w/docs"]);
+    let capability = permission::Capability::FsWrite;
+    assert!(set.first_of_reach(capability).is_some());
+    set.hold(places);
+    assert!(set.first_of_reach(capability).is_none());
+}
+
 fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
     let rule = Rule { pattern: pattern.map(str::to_owned), ..Rule::new(permission, action) };
     set(&[(rule, RuleScope::Manifest)]).unwrap()
@@ -1110,6 +1168,9 @@ fn a_directory_is_denied_by_whatever_path() {
             ("../vendor/evil.sh", "/w/scripts"),
             ("./evil.sh", "/w/vendor"),
             ("/proc/self/cwd/vendor/evil.sh", "/w"),
+            ("/proc/self/cwd/../w/vendor/evil.sh", "/w"),
+            ("/proc/self/cwd/../../../vendor/evil.sh", "/w"),
+            ("/dev/fd/3/../../../vendor/evil.sh", "/w"),
             ("/dev/fd/3", "/w"),
             ("./\0/evil.sh", "/w"),
         ] {

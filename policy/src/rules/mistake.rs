@@ -19,6 +19,9 @@ pub enum CommandMistake {
     /// A command in the background.
     #[error("a command is compared without the `&` behind it; write {0:?}")]
     Background(String),
+    /// A comment.
+    #[error("a shell takes what is behind `#` for a comment; write {0:?}, or `*` for a `#` in quotes")]
+    Comment(String),
     /// A redirection behind a command.
     #[error(
         "what a command reads and writes is compared by itself; write {command:?}, and where the file matters a rule with \
@@ -78,18 +81,19 @@ pub(super) fn mistake(pattern: &str) -> Option<CommandMistake> {
     if command.trim() != command || (document.is_none() && pattern.trim() != pattern) {
         return Some(CommandMistake::Blanks(plain()));
     }
-    if is_handed_on {
-        return None;
-    }
     let words: Vec<&str> = command.split(' ').collect();
+    if is_handed_on {
+        return is_line_quoted(base(name), &words).then(|| CommandMistake::Quotes(behind(unquoted(&words))));
+    }
     if words.contains(&"") {
         return Some(CommandMistake::Blanks(plain()));
     }
     if let Some(file) = file_of(&words) {
         return file;
     }
-    if KEYWORDS.contains(&name) || name.starts_with("((") {
-        return Some(CommandMistake::Keyword(name.to_owned()));
+    let grouped = ["((", "(", "$(", "!"].into_iter().find(|word| name.starts_with(word));
+    if KEYWORDS.contains(&name) || grouped.is_some() {
+        return Some(CommandMistake::Keyword(grouped.unwrap_or(name).to_owned()));
     }
     if assigned(name).is_some() && words.len() > 1 {
         let command = words[words.iter().take_while(|word| assigned(word).is_some()).count()..].join(" ");
@@ -126,6 +130,25 @@ fn shell_s_own(name: &str, words: &[&str], behind: &dyn Fn(String) -> String) ->
     if words[last] == "&" {
         return Some(CommandMistake::Background(words[..last].join(" ")));
     }
+    if let Some(at) = words.iter().position(|word| *word == "#").filter(|at| *at > 0) {
+        return Some(CommandMistake::Comment(behind(words[..at].join(" "))));
+    }
+    if !has_code(name, words) {
+        let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "*-_./".contains(c));
+        if let Some(word) = words[last].strip_suffix('&').filter(|word| is_word(word)) {
+            return Some(CommandMistake::Background([&words[..last], &[word]].concat().join(" ")));
+        }
+        if words[last].strip_suffix(';').is_some_and(is_word) {
+            return Some(CommandMistake::Several(";".to_owned()));
+        }
+        let joins = |operator: &&&str| {
+            let both = words.iter().filter_map(|word| word.split_once(**operator));
+            both.into_iter().any(|(before, after)| !before.is_empty() && is_word(before) && is_word(after))
+        };
+        if let Some(operator) = ["&&", "||"].iter().find(joins) {
+            return Some(CommandMistake::Several((*operator).to_owned()));
+        }
+    }
     let ends_here = |at: usize, word: &str| {
         at < last && word.len() > 1 && word.ends_with([';', '&']) && (at == 0 || name == "cd") && !word.contains('*')
     };
@@ -140,12 +163,38 @@ fn shell_s_own(name: &str, words: &[&str], behind: &dyn Fn(String) -> String) ->
     let is_quoted = |word: &str| {
         let quote = word.chars().next().filter(|c| matches!(c, '"' | '\''));
         word == "\\;"
+            || (word.ends_with('\\') && words.last() != Some(&word))
             || quote.is_some_and(|quote| words.join(" ")[..].matches(quote).count() % 2 == 0 && word.len() > 1)
     };
-    words.iter().any(|word| is_quoted(word)).then(|| {
-        let plain = words.join(" ").replace("\\;", ";").replace(['"', '\''], "");
-        CommandMistake::Quotes(behind(plain))
-    })
+    words.iter().any(|word| is_quoted(word)).then(|| CommandMistake::Quotes(behind(unquoted(words))))
+}
+
+/// The words as a program gets them.
+fn unquoted(words: &[&str]) -> String {
+    words.join(" ").replace("\\;", ";").replace("\\ ", " ").replace(['"', '\''], "")
+}
+
+/// True if the line that is handed to a shell (`sh -c "…"`, `eval "…"`) stands in quotes as a whole.
+fn is_line_quoted(name: &str, words: &[&str]) -> bool {
+    let is_option = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let line = match name {
+        "eval" | "trap" => words.get(1..),
+        _ => words.iter().position(is_option).and_then(|at| words.get(at + 1..)),
+    };
+    let line = line.unwrap_or_default().join(" ");
+    let Some(quote) = line.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return false };
+    match line[1..].split_once(quote) {
+        // Behind the line of `trap` stand signals.
+        Some((_, after)) => after.is_empty() || name == "trap",
+        None => false,
+    }
+}
+
+/// True if a word may be code in another language, in which operators of the shell's stand too.
+fn has_code(name: &str, words: &[&str]) -> bool {
+    let is_program = matches!(base(name), "awk" | "gawk" | "mawk" | "sed" | "jq" | "sqlite3" | "grep" | "egrep" | "rg");
+    let takes_code = |word: &&str| matches!(*word, "-c" | "-e" | "-exec" | "-execdir" | "-ok" | "-okdir" | "--eval");
+    is_program || words.iter().any(takes_code)
 }
 
 /// True if a word is a redirection: `>`, `2>&1`, `&>x`, `<<<`.
@@ -200,6 +249,22 @@ mod tests {
             ("git commit -m \"*\"", "write \"git commit -m *\""),
             ("echo 'a b'", "write \"echo a b\""),
             ("find * -exec rm {} \\;", "write \"find * -exec rm {} ;\""),
+            ("bash -c \"git push*\"", "write \"bash -c git push*\""),
+            ("sh -c 'curl *'", "write \"sh -c curl *\""),
+            ("/bin/bash -lc 'curl *'", "write \"/bin/bash -lc curl *\""),
+            ("*sh -c 'curl *'", "write \"*sh -c curl *\""),
+            ("eval \"git push\"", "write \"eval git push\""),
+            ("trap 'rm *' EXIT", "write \"trap rm * EXIT\""),
+            ("(rm *)", "`(` is a word of the shell's"),
+            ("$(rm *)", "`$(` is a word of the shell's"),
+            ("!git push", "`!` is a word of the shell's"),
+            ("rm *;", "has \";\" in it"),
+            ("git push;", "has \";\" in it"),
+            ("git push&", "write \"git push\""),
+            ("git push||true", "has \"||\" in it"),
+            ("git add a&&git push", "has \"&&\" in it"),
+            ("git push origin main # no", "write \"git push origin main\""),
+            ("rm My\\ File", "write \"rm My File\""),
         ] {
             let found = mistake(pattern).map(|mistake| mistake.to_string());
             assert!(found.as_ref().is_some_and(|found| found.contains(says)), "{pattern:?}: {found:?}");
@@ -237,6 +302,17 @@ mod tests {
             "coproc *",
             "test 1 >= 2",
             "sed s/a/b/;p",
+            "sed s/a/b/;",
+            "awk {print};",
+            "awk $1||$2 *",
+            "psql -c drop table x;",
+            "curl http://x/?a=1&b=2&",
+            "bash -c echo \"a b\"",
+            "bash -c *\"*",
+            "eval echo 'a b'",
+            "bash x.sh \"a\"",
+            "cat a#b",
+            "cat #a",
         ] {
             assert_eq!(mistake(pattern), None, "{pattern:?}");
         }

@@ -11,7 +11,7 @@ use crate::variable::{PatternVariable, Variables};
 use super::act::Act;
 use super::agent::AgentPattern;
 use super::mistake::{CommandMistake, mistake};
-use super::request::RequestPattern;
+use super::request::{RequestPattern, plain_path};
 use super::rule::Action;
 use super::wildcard::{Pairs, Specificity, Wildcard, meet};
 
@@ -137,7 +137,7 @@ impl Matcher {
             }
         }
         let malformed = |source| RulePatternError::Malformed { text: text.to_owned(), source };
-        let paths = Self::paths(text, variables).map_err(malformed);
+        let paths = Self::paths(text, action, variables).map_err(malformed);
         let parse_host = if action == Action::Allow { HostPattern::parse } else { HostPattern::parse_denied };
         let host = || parse_host(text).map(|host| Self::Host(Box::new(host), text.to_owned())).map_err(malformed);
         if meanings.paths && (!is_about_all || is_path(text)) {
@@ -163,12 +163,25 @@ impl Matcher {
         Ok(all)
     }
 
-    fn paths(text: &str, variables: &Variables) -> Result<Vec<Self>, PatternError> {
+    /// A rule that denies or asks about a path is about all that lies below it too, as another pattern: the path itself is more exact.
+    fn paths(text: &str, action: Action, variables: &Variables) -> Result<Vec<Self>, PatternError> {
         let path = |pattern: PathPattern| {
             let prefix = pattern.literal_prefix();
             Self::Path(Box::new(pattern), prefix.as_bytes().into())
         };
-        Ok(PathTemplate::parse(text)?.expand(variables).into_iter().map(path).collect())
+        let below = |pattern: &PathPattern| {
+            (action != Action::Allow && pattern.is_literal()).then(|| pattern.clone().with_below())
+        };
+        // A path that a person has allowed may end in one.
+        if action != Action::Allow && text.trim() != text {
+            return Err(PatternError::Blank);
+        }
+        // Whether `docs/` allows what lies in it, its author has to say.
+        let plain = plain_path(text);
+        let is_open = plain.is_empty() || (action == Action::Allow && text.ends_with('/'));
+        let template = PathTemplate::parse(if is_open { text } else { &plain })?;
+        let each = |pattern: PathPattern| below(&pattern).into_iter().chain([pattern]);
+        Ok(template.expand(variables).into_iter().flat_map(each).map(path).collect())
     }
 
     fn commands(

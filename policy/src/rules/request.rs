@@ -6,7 +6,7 @@ use crate::pattern::PathTemplate;
 use crate::variable::Variables;
 
 use super::commands::CommandPart;
-use super::values::{self, ArgumentText, PathTarget, PlainValue, TextPlace};
+use super::values::{self, PathTarget, PlainValue, TextPlace};
 use super::wildcard::Wildcard;
 
 /// A pattern for arguments: `NAME=PATTERN` is about the argument of that name, any other about all of them.
@@ -65,7 +65,7 @@ impl RequestPattern {
             None => (all(), Some(Vec::new())),
         };
         words.is_some_and(|words| self.text.is_about(&CommandPart::of_text(words)))
-            || of_name.is_none_or(|texts| texts.iter().any(|text| self.means(text, 0)))
+            || of_name.is_none_or(|texts| values::any_reading(texts, &mut |text, place| self.means(text, place)))
             // `A=1` may be a text as well.
             || of_text.is_none_or(|texts| texts.iter().any(|text| self.written.matches(&text.text)))
             || (self.named.is_none() && self.text.matches(&request.arguments.to_string()))
@@ -80,35 +80,33 @@ impl RequestPattern {
             Some(NamedArgument { name, is_certain: true }) => values::of_argument(&request.arguments, name),
             _ => values::of_arguments(&request.arguments),
         };
-        let mut texts = texts.unwrap_or_default().into_iter().filter(|text| text.place != TextPlace::Null).peekable();
-        texts.peek().is_some() && texts.all(|text| self.covers_text(&text.text))
+        let mut texts = texts.unwrap_or_default();
+        texts.retain(|text| text.place != TextPlace::Null);
+        !texts.is_empty() && values::all_readings(&texts, &|reading| self.covers_reading(reading))
     }
 
-    fn means(&self, ArgumentText { text, place }: &ArgumentText, depth: usize) -> bool {
-        let is_walked = *place == TextPlace::Value;
-        let is_meant = |reading: &String| {
-            self.text.matches(reading)
-                || self.plain.is_some_and(|value| value.may_be(reading))
-                || self.paths.iter().any(|path| path.is_meant(reading, &self.roots, is_walked))
-                || values::any_inner(reading, depth, &|inner, depth| self.means(inner, depth))
-        };
-        values::readings(text).is_none_or(|readings| readings.iter().any(is_meant))
+    /// True if a reading of a text may be meant.
+    fn means(&self, reading: &str, place: TextPlace) -> bool {
+        let is_walked = place == TextPlace::Value;
+        self.text.matches(reading)
+            || self.plain.is_some_and(|value| value.may_be(reading))
+            || self.paths.iter().any(|path| path.is_meant(reading, &self.roots, is_walked))
     }
 
-    fn covers_text(&self, text: &str) -> bool {
+    fn covers_reading(&self, reading: &str) -> bool {
         let text_of_pattern =
             if self.named.as_ref().is_some_and(|named| !named.is_certain) { &self.written } else { &self.text };
+        if values::passes_links(reading, &self.roots) {
+            return false;
+        }
         // A path is covered as what it leads to; another text only if nothing in it leads elsewhere.
-        let is_covered = |reading: &String| {
-            (!values::leads_out(reading) && text_of_pattern.matches(reading))
-                || values::all_covered(&self.paths, reading, &self.roots)
-        };
-        values::readings(text).is_some_and(|readings| readings.iter().all(is_covered))
+        (!values::leads_out(reading) && text_of_pattern.matches(reading))
+            || values::all_covered(&self.paths, reading, &self.roots)
     }
 }
 
 /// A path in a pattern without what makes no difference: `./` before it, and a `/` behind it or twice. A URL stays as it is.
-fn plain_path(text: &str) -> String {
+pub(super) fn plain_path(text: &str) -> String {
     if text.contains("://") {
         return text.to_owned();
     }
@@ -231,6 +229,46 @@ mod tests {
         assert!(touches("**/*.pem", json!({ "path": "." })));
         assert!(!touches("**/*.pem", json!({ "path": "docs/a" })));
         assert!(!touches("src/secret/**", json!({ "opts": { "src": 1 } })), "a key is no directory to walk");
+    }
+
+    /// By the kernel's own links a path leads anywhere, whatever `..` follows them, so that what allows covers none of it.
+    #[test]
+    fn the_kernel_s_own_links_lead_anywhere() {
+        for value in [
+            "/proc/self/root/w/secret/a",
+            "/proc/thread-self/root/w/secret/a",
+            "/proc/1234/cwd/a",
+            "/proc/self/cwd/../../../secret",
+            "/dev/fd/3/..",
+            "/dev//fd/./3/../../../x",
+            "../proc/self/root/x",
+            "file:///proc/self/root/x",
+            "/%70roc/self/root/x",
+            "/pro?/self/root/x",
+            "/{proc,sys}/self/root/x",
+            "/proc/$$/root/x",
+            "[\"/proc/self/cwd/x\"]",
+        ] {
+            assert!(touches("secret/**", json!({ "p": value })), "{value}");
+            assert!(touches("p=secret/*.pem", json!({ "p": value })), "{value}");
+            assert!(!covers("/proc/**", json!({ "p": value })) && !covers("/dev/**", json!({ "p": value })), "{value}");
+        }
+        for value in ["/process/self/root", "/w/proc/self/root", "/proc", "/dev/fd", "/dev/null", "/proc/../docs/a"] {
+            assert!(!touches("secret/**", json!({ "p": value })), "{value}");
+        }
+    }
+
+    /// A rule that denies or asks about a path is about what lies below it; one that allows is about the path alone.
+    #[test]
+    fn a_directory_is_meant_with_what_lies_in_it() {
+        for value in ["secret", "secret/key", "./secret//a/b", "secret/*", "secre?/x"] {
+            assert!(
+                touches("secret", json!({ "p": value })) && touches("p=./secret/", json!({ "p": value })),
+                "{value}"
+            );
+        }
+        assert!(!touches("secret", json!({ "p": "secrets/key" })) && !touches("secret", json!({ "p": "docs/secret" })));
+        assert!(covers("docs", json!({ "p": "docs" })) && !covers("docs", json!({ "p": "docs/a" })));
     }
 
     /// A number and a truth value are what they are in every spelling.

@@ -4,10 +4,11 @@
 //! reading of it is meant, a rule that allows if all of them are.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::Value;
 
-use crate::path::HostPath;
+use crate::path::{HostPath, passes_kernel_links};
 use crate::pattern::PathPattern;
 use crate::plan::protect::is_ignored;
 use crate::shell::starts::HOLE;
@@ -18,6 +19,10 @@ use super::wildcard::meet;
 pub(super) const VALUES_MAX: usize = 10_000;
 /// Most readings of one text.
 const READINGS_MAX: usize = 16;
+/// Most bytes of all readings of a request: what has more may mean anything.
+const READINGS_BYTES_MAX: usize = 8 << 20;
+/// Bytes that each reading counts besides its own.
+const READING_COST: usize = 64;
 /// How deep JSON within texts is looked into.
 const JSON_DEPTH_MAX: usize = 8;
 /// Most texts that the braces of one glob stand for.
@@ -33,7 +38,7 @@ pub(super) struct ArgumentText {
 }
 
 /// Where a text stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TextPlace {
     /// A value: a text, or the JSON of a number or a truth value.
     Value,
@@ -124,7 +129,7 @@ fn json(text: &str) -> Json {
 }
 
 /// All readings of a text, the text first. `None` if there are too many.
-pub(super) fn readings(text: &str) -> Option<Vec<String>> {
+fn readings(text: &str) -> Option<Vec<String>> {
     let mut all = vec![text.to_owned()];
     let mut at = 0;
     while let Some(text) = all.get(at) {
@@ -180,18 +185,67 @@ fn decoded(text: &str) -> Option<String> {
     (bytes != text.as_bytes()).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// True if one of the texts of JSON within a text is meant, or may be.
-pub(super) fn any_inner(text: &str, depth: usize, means: &dyn Fn(&ArgumentText, usize) -> bool) -> bool {
-    match json(text) {
-        Json::Plain => false,
-        Json::TooDeep => true,
-        Json::Inner(_) if depth >= JSON_DEPTH_MAX => true,
-        Json::Inner(value) => {
-            let mut all = Vec::new();
-            collect(&value, &mut all);
-            all.len() > VALUES_MAX || all.iter().any(|text| means(text, depth + 1))
+/// Bytes of readings that a request may have besides those looked at.
+struct ReadingsLeft(usize);
+
+impl ReadingsLeft {
+    fn new() -> Self {
+        Self(READINGS_BYTES_MAX)
+    }
+
+    /// All readings of a text, if that are not too many.
+    fn of(&mut self, text: &str) -> Option<Vec<String>> {
+        let readings = readings(text)?;
+        let cost: usize = readings.iter().map(|reading| reading.len() + READING_COST).sum();
+        self.0 = self.0.checked_sub(cost)?;
+        Some(readings)
+    }
+}
+
+/// True if one reading of one of these texts is meant, or of a text of JSON within one, or if there are too many to look at. Each is
+/// looked at once, however many texts it is a reading of.
+pub(super) fn any_reading(texts: Vec<ArgumentText>, means: &mut dyn FnMut(&str, TextPlace) -> bool) -> bool {
+    let mut left = ReadingsLeft::new();
+    let mut seen: BTreeSet<(TextPlace, String)> = BTreeSet::new();
+    // The outer first, so that a text is looked into from where it is nested least.
+    let mut open: VecDeque<(ArgumentText, usize)> = texts.into_iter().map(|text| (text, 0)).collect();
+    while let Some((ArgumentText { text, place }, depth)) = open.pop_front() {
+        // A reading's own readings are among those of the text that it was made of.
+        if seen.contains(&(place, text.clone())) {
+            continue;
+        }
+        let Some(readings) = left.of(&text) else { return true };
+        for reading in readings {
+            let key = (place, reading);
+            if seen.contains(&key) {
+                continue;
+            }
+            if means(&key.1, place) {
+                return true;
+            }
+            match json(&key.1) {
+                Json::Plain => {}
+                Json::TooDeep => return true,
+                Json::Inner(_) if depth >= JSON_DEPTH_MAX => return true,
+                Json::Inner(value) => {
+                    let mut inner = Vec::new();
+                    collect(&value, &mut inner);
+                    if inner.len() > VALUES_MAX {
+                        return true;
+                    }
+                    open.extend(inner.into_iter().map(|text| (text, depth + 1)));
+                }
+            }
+            seen.insert(key);
         }
     }
+    false
+}
+
+/// True if every reading of each of these texts is covered, and there are not too many to look at.
+pub(super) fn all_readings(texts: &[ArgumentText], covers: &dyn Fn(&str) -> bool) -> bool {
+    let mut left = ReadingsLeft::new();
+    texts.iter().all(|text| left.of(&text.text).is_some_and(|readings| readings.iter().all(|reading| covers(reading))))
 }
 
 /// A pattern's exact value, where it is a number or a truth value, which have several spellings.
@@ -228,6 +282,8 @@ impl PlainValue {
 #[derive(Debug, Clone)]
 pub(super) struct PathTarget {
     pattern: PathPattern,
+    /// The pattern of a rule that denies or asks: with all that lies below a path.
+    tightening: PathPattern,
     /// Names of the directory, or file, that it begins with.
     names: Vec<String>,
     /// Glob below that, with `*` for all that stands for several texts.
@@ -242,11 +298,12 @@ impl PathTarget {
         let rest = shown.strip_prefix(&beginning.to_string()).unwrap_or_default().trim_start_matches('/');
         let rest = alternatives(&one_letter(rest))
             .map_or_else(|| "*".to_owned(), |all| if let [one] = &all[..] { starred(one) } else { "*".to_owned() });
-        Self { pattern, names, rest }
+        let tightening = pattern.clone().with_below();
+        Self { pattern, tightening, names, rest }
     }
 
-    /// True if a path is certainly meant.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    /// True if a path is certainly meant by a rule that allows.
+    fn covers(&self, path: &str) -> bool {
         self.pattern.matches(&HostPath::from(path))
     }
 
@@ -264,8 +321,7 @@ impl PathTarget {
         }
         let left: Vec<&str> = left.map(String::as_str).collect();
         match &left[..] {
-            _ if self.pattern.is_subtree() => true,
-            all if self.pattern.is_literal() => all.iter().all(|name| *name == "**"),
+            _ if self.tightening.is_subtree() => true,
             [] => is_walked,
             all => meet(starred(&all.join("/")).as_bytes(), self.rest.as_bytes()),
         }
@@ -274,7 +330,9 @@ impl PathTarget {
     /// True if a reading of a value may mean it, from one of these directories. `None` if nobody can say.
     pub(super) fn is_meant(&self, reading: &str, roots: &[HostPath], is_walked: bool) -> bool {
         let is_plain = |path: &str| {
-            from_each(path, roots).any(|path| self.matches(&path) || (is_walked && self.lies_below(&path)))
+            let is_meant = |path: &str| self.tightening.matches(&HostPath::from(path));
+            leads_anywhere(path, roots)
+                || from_each(path, roots).any(|path| is_meant(&path) || (is_walked && self.lies_below(&path)))
         };
         if paths(reading).iter().any(|path| is_plain(path)) {
             return true;
@@ -284,7 +342,9 @@ impl PathTarget {
         }
         paths(reading).iter().map(|path| opened(path)).any(|path| match alternatives(&one_letter(&path)) {
             None => true,
-            Some(all) => all.iter().any(|glob| from_each(glob, roots).any(|path| self.touches(&path, is_walked))),
+            Some(all) => all.iter().any(|glob| {
+                leads_anywhere(glob, roots) || from_each(glob, roots).any(|path| self.touches(&path, is_walked))
+            }),
         })
     }
 
@@ -295,7 +355,7 @@ impl PathTarget {
 
 /// True if every path that a reading may be is meant by one of the patterns.
 pub(super) fn all_covered(targets: &[PathTarget], reading: &str, roots: &[HostPath]) -> bool {
-    let is_meant = |path: String| targets.iter().any(|target| target.matches(&path));
+    let is_meant = |path: String| targets.iter().any(|target| target.covers(&path));
     // Whoever takes that for a name has a directory `file:`.
     let of_url = reading.strip_prefix("file://").filter(|path| path.starts_with('/'));
     let paths = paths(of_url.unwrap_or(reading));
@@ -326,6 +386,17 @@ fn paths(text: &str) -> Vec<String> {
     let mut all: Vec<String> = slashes.chain(all.iter().map(|text| (*text).to_owned())).collect();
     all.retain(|path| !path.is_empty());
     all
+}
+
+/// True if a reading may be a path or a glob from one of these directories that passes links of the kernel's own.
+pub(super) fn passes_links(reading: &str, roots: &[HostPath]) -> bool {
+    paths(reading).iter().any(|path| leads_anywhere(path, roots))
+}
+
+fn leads_anywhere(path: &str, roots: &[HostPath]) -> bool {
+    let passes = |from: &str| passes_kernel_links(from, path, |glob, name| is_one(glob.as_bytes(), name.as_bytes()));
+    let root = |root: &HostPath| passes(&root.as_path().to_string_lossy());
+    if path.starts_with('/') || roots.is_empty() { passes("/") } else { roots.iter().any(root) }
 }
 
 /// The absolute paths of one that is relative to any of these directories, as the kernel has them: nothing lies above `/`.
@@ -459,4 +530,46 @@ fn is_one(glob: &[u8], name: &[u8]) -> bool {
         }
     }
     glob[g..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text that is a reading of many is looked at once, so that nested JSON costs what it is long.
+    #[test]
+    fn each_reading_is_looked_at_once() {
+        let nest = |text: String, _| format!(" \n[\"%2541\", {}]\t", Value::from(text));
+        let looked_at = |depth: usize| {
+            let text = (0..depth).fold("x".to_owned(), nest);
+            let mut count = 0;
+            let mut look = |_: &str, _| {
+                count += 1;
+                false
+            };
+            let is_meant = any_reading(vec![ArgumentText { text, place: TextPlace::Value }], &mut look);
+            (is_meant, count)
+        };
+        let counts: Vec<(bool, usize)> = (1..=JSON_DEPTH_MAX).map(looked_at).collect();
+        assert!(counts.iter().all(|(is_meant, count)| !is_meant && *count <= 400), "{counts:?}");
+        assert!(looked_at(JSON_DEPTH_MAX + 1).0, "deeper than anybody looks");
+    }
+
+    /// The readings of a request are bounded: beyond that anything is meant, and nothing covered.
+    #[test]
+    fn the_readings_of_a_request_are_bounded() {
+        let texts = |bytes: usize| -> Vec<ArgumentText> {
+            let text = |at: usize| ArgumentText { text: format!("{at:0>32768}"), place: TextPlace::Value };
+            (0..bytes >> 15).map(text).collect()
+        };
+        let mut looked_at = 0;
+        let mut look = |reading: &str, _| {
+            looked_at += reading.len();
+            false
+        };
+        assert!(any_reading(texts(2 * READINGS_BYTES_MAX), &mut look) && looked_at <= READINGS_BYTES_MAX);
+        assert!(!any_reading(texts(READINGS_BYTES_MAX / 2), &mut |_, _| false));
+        assert!(!all_readings(&texts(2 * READINGS_BYTES_MAX), &|_| true));
+        assert!(all_readings(&texts(READINGS_BYTES_MAX / 2), &|_| true));
+    }
 }

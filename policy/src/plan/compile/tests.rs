@@ -516,7 +516,7 @@ fn s0_51_closed_places_are_the_broker_s_to_write() {
         manifest("[requires.fs]\nwrite = [\"target/**\", \"/run/s1/tmp/w/**\"]\n[[requires.shell]]\ncmd = \"*\"");
     let effective = effective(&manifest);
     let compiled = |place: &str| {
-        let closed = ClosedPlace { path: place.into(), is_tree: true, rule: "a rule".to_owned() };
+        let closed = ClosedPlace { path: place.into(), rule: "a rule".to_owned() };
         let closed = ClosedByRule { place: closed, names: vec![place.into()], passed: Vec::new() };
         let facts = HostFacts { closed: vec![closed], ..facts() };
         session(&effective, &facts, &manifest.env, &bounds(&manifest)).unwrap()

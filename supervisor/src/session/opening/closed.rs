@@ -10,19 +10,15 @@ use callgate_worker::way::{FollowedPath, trace};
 use super::policy_files::all_names;
 use crate::place::Changeable;
 
-/// Finds where each place is: the links on the way to it, and where they lead, whether or not something is there. A rule about one path says
-/// nothing of what lies below that, so where a directory is, it is left to be judged as a whole.
+/// Finds where each place is: the links on the way to it, and where they lead, whether or not something is there.
 pub(super) fn find(places: Vec<ClosedPlace>, changeable: &Changeable) -> Vec<ClosedByRule> {
     let closed = |place: ClosedPlace| {
         let (mut names, end) = trace(place.path.as_path());
-        if !place.is_tree && end.is_dir() {
-            return None;
-        }
         names.push(end);
         let passed = FollowedPath::follow(place.path.as_path()).map(|way| way.passed).unwrap_or_default();
-        Some(ClosedByRule { place, names: named(names, changeable), passed: named(passed, changeable) })
+        ClosedByRule { place, names: named(names, changeable), passed: named(passed, changeable) }
     };
-    places.into_iter().filter_map(closed).collect()
+    places.into_iter().map(closed).collect()
 }
 
 fn named(places: Vec<PathBuf>, changeable: &Changeable) -> Vec<HostPath> {
