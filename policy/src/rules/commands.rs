@@ -622,9 +622,13 @@ pub(super) fn joined(words: &[KnownWord]) -> String {
 pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
     line.understood().ok()?;
     let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
-    let parts = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines)));
-    let all: Vec<CommandPart> = parts.take(PARTS_MAX + 1).collect();
+    let all: Vec<CommandPart> = parts_within(line, &lines).collect();
     (all.len() <= PARTS_MAX).then(|| searched(all, &search(line)))
+}
+
+/// Parts of a line, and no more of them than tell that there are too many.
+fn parts_within<'a>(line: &'a Line, lines: &'a InnerLines<'_>) -> impl Iterator<Item = CommandPart> + 'a {
+    (0..line.commands.len()).flat_map(move |at| of_command(line, at, Some(lines))).take(PARTS_MAX + 1)
 }
 
 /// Lines within a line that [`parts`] looks into and that nobody has read: texts that shells are handed. The grammar's answers
@@ -632,7 +636,7 @@ pub fn parts(line: &Line) -> Option<Vec<CommandPart>> {
 #[must_use]
 pub fn unread(line: &Line) -> Vec<String> {
     let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
-    (0..line.commands.len()).for_each(|at| drop(of_command(line, at, Some(&lines))));
+    parts_within(line, &lines).for_each(drop);
     lines.missing.into_inner().into_iter().collect()
 }
 
@@ -642,8 +646,7 @@ pub fn unread(line: &Line) -> Vec<String> {
 #[must_use]
 pub fn read_otherwise(line: &Line) -> Option<String> {
     let lines = InnerLines { known: Some(&line.inner), ..InnerLines::default() };
-    let mut parts = (0..line.commands.len()).flat_map(|at| of_command(line, at, Some(&lines)));
-    parts.find(CommandPart::has_bash_read_otherwise).map(|part| part.shown())
+    parts_within(line, &lines).find(CommandPart::has_bash_read_otherwise).map(|part| part.shown())
 }
 
 /// Commands of a line for people, with `…` for what is not known before it runs, and without what commands start in turn.
@@ -721,7 +724,7 @@ fn started((words, input): (&[KnownWord], &Input), lines: &InnerLines<'_>) -> Ve
         std::iter::once(part).chain(set)
     };
     let cut = |text: &str, reader| lines.commands(text, reader);
-    starts::all((words, input), STARTED_MAX, &cut).into_iter().flat_map(with_sets).collect()
+    starts::all((words, input), (STARTED_MAX, &lines.budget), &cut).into_iter().flat_map(with_sets).collect()
 }
 
 /// Lines within a line, as far as the grammar has read them.
@@ -730,6 +733,8 @@ struct InnerLines<'a> {
     known: Option<&'a BTreeMap<String, Line>>,
     /// Those that it has not.
     missing: RefCell<BTreeSet<String>>,
+    /// Budget of looking at the commands that they start.
+    budget: starts::StartBudget,
 }
 
 impl InnerLines<'_> {
@@ -1001,6 +1006,23 @@ mod tests {
         };
         assert_eq!(exported(STARTED_MAX).len(), 1 + STARTED_MAX);
         assert!(exported(STARTED_MAX + 1).len() == 2 && exported(5_000)[1].sets_anything());
+    }
+
+    /// However many commands of a line start some word of theirs, it is judged by few words; beyond that a command may be any.
+    #[test]
+    fn what_all_commands_of_a_line_start_is_bounded() {
+        let words: Vec<Word> = std::iter::once(word("systemd-run")).chain((0..250).map(|_| word("a"))).collect();
+        let line = |commands: usize| Line {
+            commands: (0..commands).map(|_| Simple { words: words.clone(), ..Simple::default() }).collect(),
+            ..Line::default()
+        };
+        let parts = |commands: usize| parts(&line(commands)).unwrap();
+        let is_any = |part: &CommandPart| part.text() == "\0";
+        assert!(!parts(1).iter().any(is_any));
+        let many = parts(120);
+        assert!(many.iter().any(is_any));
+        let looked_at: usize = many.iter().map(|part| part.words().len()).sum();
+        assert!(looked_at < 1 << 18, "{looked_at}");
     }
 
     /// However many directories a line has its programs looked for in, few places are compared with rules; beyond that a program may

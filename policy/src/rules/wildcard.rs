@@ -1,7 +1,7 @@
 //! Texts with `*`: which commands and texts each matches, and how specific it is (C-3).
 
 use crate::path::HostPath;
-use crate::shell::options::OptionPattern;
+use crate::shell::options::{self, OptionPattern};
 use crate::shell::programs;
 use crate::shell::starts::{HOLE, KnownWord, base, is_assignment, is_name};
 
@@ -90,7 +90,8 @@ impl Specificity {
 }
 
 /// `*` matches any run of characters, `/` included; everything else is literal; anchored at both ends (X1-8). ` *` at the end
-/// matches nothing too: `git push *` is about `git push`.
+/// matches nothing too: `git push *` is about `git push`. One that denies or asks is about a command with any options besides, in any
+/// place, and a ` * ` within it matches nothing too.
 ///
 /// A pattern that allows commands is compared word by word: a `*` that is a word of its own stands for any number of words, one
 /// within a word for a part of that word.
@@ -142,7 +143,13 @@ impl OtherWords {
             return None;
         }
         let canonical = programs::canonical(pattern).map(Wildcard::simple);
+        let has_options = options.as_ref().is_some_and(|(options, _)| options.has_options());
         let pairs = match names {
+            // Each of its words is there, whatever stands between two.
+            [] if !has_options => {
+                let parts = pattern.split([' ', '*']).map(|part| Pairs::of_bytes(part.as_bytes()).0);
+                Pairs(parts.fold(0, |all, part| all | part))
+            }
             [] => Pairs::of_bytes(name.as_bytes()),
             // A command has one of these names, whichever the pattern has.
             names => names.iter().fold(Pairs(u64::MAX), |all, name| Pairs(all.0 & Pairs::of_bytes(name.as_bytes()).0)),
@@ -157,7 +164,10 @@ impl OtherWords {
             let is_named = || pattern.touches(text) || self.canonical.as_ref().is_some_and(|this| this.touches(text));
             let has_options = || {
                 self.options.as_ref().is_some_and(|(options, operands)| {
-                    options.operands_of(words, &value).is_some_and(|left| operands.touches(&left))
+                    options.operands_of(words, &value).is_some_and(|left| {
+                        let text = || left.iter().map(|operand| operand.text).collect::<Vec<_>>().join(" ");
+                        options::fit(&options.operands, &left, &value) || operands.touches(&text())
+                    })
                 })
             };
             is_named() || has_options()

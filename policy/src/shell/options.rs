@@ -247,18 +247,66 @@ struct UsedOption<'a> {
 #[derive(Default)]
 struct ReadWords<'a> {
     used: Vec<UsedOption<'a>>,
-    operands: Vec<&'a str>,
+    operands: Vec<OperandWord<'a>>,
     /// There may be any others.
     open: bool,
 }
 
+/// A word of a command that is no option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OperandWord<'a> {
+    /// Its text; a [`HOLE`] for what is not known.
+    pub(crate) text: &'a str,
+    /// True if it may be the value of an option that is not known, and so no operand.
+    is_value: bool,
+    /// True if it may be none, or several.
+    several: bool,
+}
+
+impl<'a> OperandWord<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, is_value: false, several: false }
+    }
+}
+
+/// True if a pattern's words fit a command's, for some of those that may be an option's value left out: a `*` fits any number of
+/// words, none too. `fits` compares a word with a word.
+pub(crate) fn fit(pattern: &str, operands: &[OperandWord<'_>], fits: &dyn Fn(&str, &str) -> bool) -> bool {
+    let pattern: Vec<&str> = pattern.split(' ').filter(|word| !word.is_empty()).collect();
+    // reached[p]: whether the first `p` words of the pattern fit the words so far.
+    let mut reached = vec![false; pattern.len() + 1];
+    reached[0] = true;
+    let skip_stars = |reached: &mut Vec<bool>| {
+        for (p, word) in pattern.iter().enumerate() {
+            reached[p + 1] |= *word == "*" && reached[p];
+        }
+    };
+    skip_stars(&mut reached);
+    for operand in operands {
+        let mut next = vec![false; pattern.len() + 1];
+        for (p, _) in reached.iter().enumerate().filter(|(_, is)| **is) {
+            if operand.several {
+                next[p..].fill(true);
+                break;
+            }
+            next[p] |= operand.is_value || pattern.get(p) == Some(&"*");
+            if pattern.get(p).is_some_and(|word| fits(word, operand.text)) {
+                next[p + 1] = true;
+            }
+        }
+        skip_stars(&mut next);
+        reached = next;
+    }
+    reached[pattern.len()]
+}
+
 impl OptionPattern {
-    /// Reads a pattern. `None` if it has no options, or begins with what is no program's name.
+    /// Reads a pattern. `None` if it has neither options nor operands, or begins with what is no program's name.
     pub(crate) fn parse(pattern: &str) -> Option<Self> {
         let own = canonical(pattern);
         let words: Vec<&str> = own.as_deref().unwrap_or(pattern).split(' ').filter(|word| !word.is_empty()).collect();
         let (name, rest) = words.split_first()?;
-        if name.contains(['*', '/', '=']) || !rest.iter().any(|word| is_option(word)) {
+        if name.contains(['*', '/', '=', '<', '>']) || rest.iter().all(|word| *word == "*") {
             return None;
         }
         let row = row_of(&words);
@@ -288,16 +336,25 @@ impl OptionPattern {
         Some(Self { name: (*name).to_owned(), row, required, operands: operands.join(" ") })
     }
 
-    /// The operands of a command that has all the options, as one text with a [`HOLE`] for what is not known. `value` compares a
-    /// pattern with a value.
-    pub(crate) fn operands_of(&self, words: &[KnownWord], value: &dyn Fn(&str, &str) -> bool) -> Option<String> {
+    /// True if the pattern has options.
+    pub(crate) fn has_options(&self) -> bool {
+        !self.required.is_empty()
+    }
+
+    /// The name and the operands of a command that has all the options. `value` compares a pattern with a value.
+    pub(crate) fn operands_of<'a>(
+        &'a self,
+        words: &'a [KnownWord],
+        value: &dyn Fn(&str, &str) -> bool,
+    ) -> Option<Vec<OperandWord<'a>>> {
         let (first, args) = words.split_first()?;
         let name = first.fixed().map(base)?;
         if names_of(name).first().copied().unwrap_or(name) != self.name {
             return None;
         }
         if args.len() > WORDS_MAX {
-            return Some(format!("{} {HOLE}", self.name));
+            let anything = OperandWord { several: true, ..OperandWord::of("\0") };
+            return Some(vec![OperandWord::of(&self.name), anything]);
         }
         let read = read(args, self.row);
         let has = |required: &Required| {
@@ -305,9 +362,8 @@ impl OptionPattern {
                 || read.used.iter().any(|used| required.is_met_by(used, value))
                 || required.is_an_operand(&read, self.row)
         };
-        self.required.iter().all(has).then(|| {
-            std::iter::once(self.name.as_str()).chain(read.operands.iter().copied()).collect::<Vec<_>>().join(" ")
-        })
+        let name = OperandWord::of(self.name.as_str());
+        self.required.iter().all(has).then(|| std::iter::once(name).chain(read.operands.iter().copied()).collect())
     }
 }
 
@@ -379,7 +435,7 @@ impl Required {
         let Some(row) = row else { return false };
         let begins = |at: &usize| {
             let operand = TABLE[row].options[*at].operand;
-            !operand.is_empty() && read.operands.iter().skip(1).any(|given| given.starts_with(operand))
+            !operand.is_empty() && read.operands.iter().skip(1).any(|given| given.text.starts_with(operand))
         };
         self.known.iter().any(begins)
     }
@@ -395,18 +451,21 @@ fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> ReadWords<'a> {
     let options = row.map_or(&[][..], |row| row.options);
     let mut read = ReadWords::default();
     let mut ended = false;
+    // The word before is an option of which it is not known whether it takes a value.
+    let mut may_take = false;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let text = arg.text.as_str();
+        let is_value = std::mem::take(&mut may_take);
         if arg.several || text.starts_with(HOLE) {
             read.open |= !ended;
-            read.operands.push(text);
+            read.operands.push(OperandWord { text, is_value, several: arg.several });
             continue;
         }
         if ended || !is_option(text) {
             ended |= text == "--";
             if text != "--" {
-                read.operands.push(text);
+                read.operands.push(OperandWord { text, is_value, several: false });
                 ended |= row.is_some_and(|row| row.is_ordered);
             }
             continue;
@@ -417,12 +476,15 @@ fn read<'a>(args: &'a [KnownWord], row: Option<usize>) -> ReadWords<'a> {
         let opens = |opens: &str| name == opens || is_short(opens) || (opens.len() == 2 && text.starts_with(opens));
         if row.is_some_and(|row| row.opens.iter().any(|option| opens(option))) {
             read.open = true;
-            read.operands.push("\0");
+            read.operands.push(OperandWord { several: true, ..OperandWord::of("\0") });
         }
+        let before = read.used.len();
         let takes_next = match text.strip_prefix("--") {
             Some(long) => long_option(&mut read, text, long, options),
             None => letters(&mut read, text, row),
         };
+        // Of its letters, or its name, none is in the row.
+        may_take = !takes_next && !text.contains('=') && read.used[before..].iter().all(|used| used.known.is_empty());
         if takes_next && let Some(next) = rest.next() {
             // A value of this option, or of one of its letters.
             if let Some(used) = read.used.last_mut() {
@@ -499,7 +561,35 @@ mod tests {
         let value = |pattern: &str, value: &str| {
             pattern.strip_suffix('*').map_or(pattern == value, |start| value.starts_with(start))
         };
-        OptionPattern::parse(pattern)?.operands_of(&words(line), &value)
+        let (pattern, words) = (OptionPattern::parse(pattern)?, words(line));
+        let left = pattern.operands_of(&words, &value)?;
+        Some(left.iter().map(|operand| operand.text).collect::<Vec<_>>().join(" "))
+    }
+
+    /// A word behind an option that is not known is its value or an operand, and a star may stand for no word.
+    #[test]
+    fn operands_fit_with_and_without_values() {
+        for (pattern, line, wanted) in [
+            ("git push origin main", "git push -u origin main", true),
+            ("git push origin main", "git push --x y origin main", true),
+            ("git push origin main", "git push origin --x y main --z w", true),
+            ("git push origin main", "git push -u origin other", false),
+            ("git push origin main", "git push origin main other", false),
+            ("git push x main", "git push --x x main", true),
+            ("docker * run *", "docker run x", true),
+            ("docker * run *", "docker a b run", true),
+            ("docker * run *", "docker runx", false),
+            ("foo * a * b", "foo a b", true),
+            ("foo * a * b", "foo b a", false),
+            ("foo a b", "foo $$ b", true),
+            ("foo a b", "foo $$", true),
+            ("foo a b", "foo $$ c", false),
+        ] {
+            let fits = |pattern: &str, text: &str| pattern == text || text.contains(HOLE);
+            let words = words(line);
+            let is_fit = |read: OptionPattern| Some(fit(&read.operands, &read.operands_of(&words, &fits)?, &fits));
+            assert_eq!(OptionPattern::parse(pattern).and_then(is_fit), Some(wanted), "{pattern}: {line}");
+        }
     }
 
     /// C1: options in another order, joined, split, by name, shortened, with their value behind `=`.

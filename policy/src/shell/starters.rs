@@ -1,8 +1,8 @@
 //! Programs with a way of their own to start others, which no row of a table says.
 
-use super::known::{HOLE, KnownWord};
+use super::known::{HOLE, KnownWord, assigned};
 use super::programs;
-use super::starts::{CommandStart, any_word, behind, joined, moved};
+use super::starts::{CommandStart, any_word, behind, is_one_word, joined, moved};
 use super::variables::{self, VariableUse};
 
 /// Settings of git's that are command lines, without what may stand between (`filter.NAME.clean`).
@@ -44,11 +44,23 @@ const GIT_LINES: &[(&str, &str)] = &[
     ("difftool.", "path"),
     ("mergetool.", "path"),
     ("guitool.", "cmd"),
+    ("tar.", "command"),
+    ("gpg.", "defaultkeycommand"),
 ];
 
 /// Settings of git's by which it reads others from a file, or finds programs in a directory.
 const GIT_OPENS: &[(&str, &str)] =
     &[("include.", "path"), ("includeif.", "path"), ("core.", "hookspath"), ("init.", "templatedir")];
+
+/// Subcommands that git knows, so that it takes them for no other. One that is missing is taken for any.
+#[rustfmt::skip]
+const GIT_SUBCOMMANDS: &[&str] = &[
+    "add", "am", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file", "checkout", "cherry", "cherry-pick", "clean",
+    "clone", "commit", "config", "describe", "diff", "diff-tree", "fetch", "format-patch", "fsck", "gc", "grep", "help", "init", "log",
+    "ls-files", "ls-remote", "ls-tree", "merge", "merge-base", "mv", "notes", "pull", "push", "range-diff", "rebase", "reflog",
+    "remote", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog", "show", "show-ref", "sparse-checkout", "stash",
+    "status", "submodule", "switch", "symbolic-ref", "tag", "update-index", "version", "worktree",
+];
 
 /// Options of a program whose value is a command line or a program.
 struct StartingOptions {
@@ -129,7 +141,7 @@ fn of_options(rows: &[StartingOptions], name: &str, args: &[KnownWord]) -> Vec<C
                 let value = if begins { text.text.get(key.len()..) } else { text.text.find(HOLE).map(|_| "\0") };
                 value.map(|value| CommandStart::Line { text: KnownWord { text: value.to_owned(), ..text }, at })
             }
-            CommandStart::Command { .. } | CommandStart::File { .. } => None,
+            CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
         };
         values(args, 0, row.options).into_iter().filter_map(keyed).collect::<Vec<_>>()
     };
@@ -196,6 +208,10 @@ pub(super) fn git(args: &[KnownWord]) -> Vec<CommandStart> {
                 _,
             ) => {
                 found.extend(values(args, from, &["--upload-pack", "--receive-pack", "--exec"]));
+                if subcommand == "clone" {
+                    found.extend(values(args, from, &["-u"]));
+                    found.extend(values(args, from, &["-c", "--config"]).into_iter().filter_map(setting_of));
+                }
                 let remote = args.iter().enumerate().skip(from);
                 found.extend(
                     remote.filter_map(|(at, arg)| arg.text.strip_prefix("ext::").map(|text| line(text, at + 1))),
@@ -208,17 +224,58 @@ pub(super) fn git(args: &[KnownWord]) -> Vec<CommandStart> {
                     filters.filter_map(|at| Some(CommandStart::Line { text: args.get(at + 1)?.clone(), at: at + 2 })),
                 );
             }
-            ("grep", _) => found.extend(values(args, from, &["--open-files-in-pager"])),
+            ("grep", _) => {
+                found.extend(values(args, from, &["--open-files-in-pager"]));
+                let pagers = args.iter().enumerate().skip(from);
+                found.extend(pagers.filter_map(|(at, arg)| Some(line(pager_of_grep(&arg.text)?, at + 1))));
+            }
             _ => {}
         }
+    }
+    let is_known = |name: &str| GIT_SUBCOMMANDS.contains(&name);
+    if programs::subcommands_of("git", args).iter().all(|(_, name)| is_known(name)) {
+        found.retain(|start| !is_any_of_git(start));
     }
     found.dedup();
     found
 }
 
+/// True if git may do anything.
+fn is_any_of_git(start: &CommandStart) -> bool {
+    matches!(start, CommandStart::Command { words, .. } if words.len() == 2 && words[1] == KnownWord::anything())
+}
+
+/// The setting that an option of `git clone` makes.
+fn setting_of(option: CommandStart) -> Option<CommandStart> {
+    match option {
+        CommandStart::Line { text, at } => set_line(text.text.split_once('=')?, at),
+        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
+    }
+}
+
+/// `git grep -Opager`, also behind letters without a value.
+fn pager_of_grep(word: &str) -> Option<&str> {
+    let (flags, pager) = word.strip_prefix('-')?.split_once('O')?;
+    (flags.chars().all(|flag| "acEFGhHiIlLnopPqrvwWz".contains(flag)) && !pager.is_empty()).then_some(pager)
+}
+
 /// Program that a setting has git start. An alias is another command of git's, or a line.
 fn set_line((key, value): (&str, &str), at: usize) -> Option<CommandStart> {
+    let written = key;
     let key = key.to_ascii_lowercase();
+    // A remote is a line, by its address or by what stands for its beginning.
+    let is_address = key.starts_with("remote.") && key.ends_with("url");
+    let remote = match key.starts_with("url.") {
+        true => written.split_once("ext::").and_then(|(_, rest)| rest.rsplit_once('.')).map(|(text, _)| text),
+        false => value.strip_prefix("ext::").filter(|_| is_address),
+    };
+    if let Some(text) = remote {
+        return Some(line(text, at));
+    }
+    // It takes a subcommand that it does not know for one that it knows.
+    if key == "help.autocorrect" && !matches!(value, "0" | "false" | "no" | "off" | "never" | "show" | "prompt") {
+        return Some(CommandStart::Command { words: vec![KnownWord::known("git"), KnownWord::anything()], at });
+    }
     if key.contains(HOLE) {
         return Some(anything(at));
     }
@@ -233,14 +290,14 @@ fn set_line((key, value): (&str, &str), at: usize) -> Option<CommandStart> {
     (is_line && is_text).then(|| line(value.trim_start_matches('!'), at))
 }
 
-/// The command of an alias: another one of git's, or a line.
+/// The command of an alias: another one of git's, or a line. The words behind the alias are put behind it.
 pub(super) fn alias(value: &str, at: usize) -> Option<CommandStart> {
     Some(match value.strip_prefix('!') {
-        Some(text) => line(text, at),
+        Some(text) => CommandStart::Beginning { text: KnownWord::known(text), at },
         None if value.contains(HOLE) => anything(at),
         None => {
             let words = std::iter::once("git").chain(value.split_whitespace()).map(KnownWord::known);
-            CommandStart::Command { words: words.collect(), at }
+            CommandStart::Command { words: words.chain([KnownWord::anything()]).collect(), at }
         }
     })
 }
@@ -402,7 +459,7 @@ pub(super) fn screen(args: &[KnownWord]) -> Vec<CommandStart> {
     if args.iter().any(lists) { Vec::new() } else { any_word(args) }
 }
 
-/// `make SHELL=program` runs its lines with another program.
+/// `make SHELL=program` runs its lines with another program, `make CC=program` its rules.
 pub(super) fn make(args: &[KnownWord]) -> Vec<CommandStart> {
     let shell = |(at, arg): (usize, &KnownWord)| {
         let value = arg.text.strip_prefix("SHELL")?.trim_start_matches([':', '?', '+']).strip_prefix('=')?;
@@ -415,7 +472,19 @@ pub(super) fn make(args: &[KnownWord]) -> Vec<CommandStart> {
         is_long(name, "--eval") || (arg.text.starts_with("-E") && !arg.text.starts_with("--"))
     };
     let evaluated = args.iter().enumerate().filter(|(_, arg)| evaluates(arg)).map(|(at, _)| anything(at + 1));
-    args.iter().enumerate().filter_map(shell).chain(evaluated).collect()
+    let by_variables = args.iter().enumerate().flat_map(|(at, arg)| {
+        let set = assigned(&arg.text).filter(|(name, _)| *name != "SHELL");
+        set.map_or_else(Vec::new, |(name, value)| {
+            // What makes use of a compiler is what whoever allows `make` means.
+            let is_plain = is_one_word(value) && !value.contains(['/', HOLE]);
+            let is_program = is_plain && !value.is_empty() && variables::use_of(name) == Some(VariableUse::Line);
+            match is_program {
+                true => vec![CommandStart::Command { words: vec![KnownWord::known(value)], at: 0 }],
+                false => by_variable(name, value, at + 1),
+            }
+        })
+    });
+    args.iter().enumerate().filter_map(shell).chain(evaluated).chain(by_variables).collect()
 }
 
 /// Options of `parallel` without a value.
@@ -497,7 +566,7 @@ fn placed(text: &str) -> String {
 pub(super) fn lftp(args: &[KnownWord]) -> Vec<CommandStart> {
     let given = values(args, 0, &["-c", "-e"]).into_iter().filter_map(|start| match start {
         CommandStart::Line { text, at } => Some((text.text, at)),
-        CommandStart::Command { .. } | CommandStart::File { .. } => None,
+        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
     });
     let mut found = Vec::new();
     for (text, at) in given {
@@ -551,6 +620,7 @@ pub(super) fn by_variable(name: &str, value: &str, at: usize) -> Vec<CommandStar
             let placed = |start: CommandStart| match start {
                 CommandStart::Command { words, .. } => CommandStart::Command { words, at },
                 CommandStart::Line { text, .. } => CommandStart::Line { text, at },
+                CommandStart::Beginning { text, .. } => CommandStart::Beginning { text, at },
                 CommandStart::File { file, .. } => CommandStart::File { file, at },
             };
             starts.into_iter().map(placed).collect()
@@ -571,6 +641,7 @@ mod tests {
             let shown = |start: CommandStart| match start {
                 CommandStart::Command { words, .. } => shown(&words),
                 CommandStart::Line { text, .. } => format!("line {}", text.text),
+                CommandStart::Beginning { text, .. } => format!("beginning {}", text.text),
                 CommandStart::File { file, .. } => format!("> {}", file.text),
             };
             by_variable(name, value, 1).into_iter().map(shown).collect()
@@ -581,8 +652,8 @@ mod tests {
             ("LESSOPEN", "|x %s", &["line x %s"]),
             ("LD_PRELOAD", "a.so:b.so", &["a.so", "b.so"]),
             ("LD_PRELOAD", "\0", &["$"]),
-            ("GIT_CONFIG_VALUE_0", "!x y", &["line x y", "line x y"]),
-            ("GIT_CONFIG_VALUE_0", "push x", &["git push x", "line push x"]),
+            ("GIT_CONFIG_VALUE_0", "!x y", &["beginning x y", "line x y"]),
+            ("GIT_CONFIG_VALUE_0", "push x", &["git push x $", "line push x"]),
             ("GIT_CONFIG_GLOBAL", "/dev/null", &[]),
             ("GIT_CONFIG_GLOBAL", "x", &["$"]),
             ("MAKEFLAGS", "-j8 SHELL=x", &["x"]),

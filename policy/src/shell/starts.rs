@@ -4,6 +4,7 @@
 //! It errs on the side of more: an option that is not known here may take a value or not, and then every word behind it may be
 //! a command's name. Who denies finds it; who allows has one more command to allow.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::input::Input;
@@ -28,6 +29,13 @@ pub enum CommandStart {
     },
     /// A line for a shell, and at which word it begins.
     Line {
+        /// Its text.
+        text: KnownWord,
+        /// Where.
+        at: usize,
+    },
+    /// Beginning of a line, behind which the words of whoever uses it follow (`alias g=git`), and at which word it begins.
+    Beginning {
         /// Its text.
         text: KnownWord,
         /// Where.
@@ -82,6 +90,8 @@ fn moves(words: &[KnownWord], at: usize) -> bool {
     let Some(name) = words.first().and_then(KnownWord::fixed).map(base) else { return true };
     let before = words.get(1..at).unwrap_or_default();
     match name {
+        // A program that it looks for by its name.
+        "make" | "gmake" if at == 0 => false,
         "find" => !matches!(before.last().and_then(KnownWord::fixed), Some("-exec" | "-ok")),
         "fd" | "fdfind" => true,
         "git" | "gdb" | "tmux" | "screen" | "make" | "gmake" | "lftp" | "expect" | "parallel" | "sem" => true,
@@ -106,7 +116,7 @@ fn keeps_place(wrapper: &Wrapper, word: &KnownWord) -> bool {
         None | Some("" | "-") => true,
         Some(given) => {
             let is_place = match given.strip_prefix('-') {
-                Some(given) => long.contains(&given.split('=').next().unwrap_or(given)),
+                Some(given) => long.contains(&wrapper.full_name(given.split('=').next().unwrap_or(given))),
                 None => given.contains(|letter| letters.contains(letter)),
             };
             !is_place && !matches!(option(wrapper, text), Option_::Unknown)
@@ -149,7 +159,7 @@ pub(crate) fn starts(words: &[KnownWord]) -> Vec<CommandStart> {
             args.iter().enumerate().map(|(at, arg)| CommandStart::Line { text: arg.clone(), at: at + 1 }).collect()
         }
         "jobs" => behind_option(args, "-x"),
-        "hash" => behind_option(args, "-p"),
+        "hash" => of_hash(args),
         "history" => of_history(args),
         "command" if looks_up(args) => Vec::new(),
         // It takes a word apart as a shell does not.
@@ -270,11 +280,19 @@ pub(crate) fn sets(words: &[KnownWord]) -> Vec<Set> {
 }
 
 impl CommandStart {
+    /// True if both are the same command.
+    fn is_same_command(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Command { words, .. }, Self::Command { words: others, .. }) => words == others,
+            _ => false,
+        }
+    }
+
     /// Where a command stands.
     fn place(self) -> Option<usize> {
         match self {
             Self::Command { at, .. } => Some(at),
-            Self::Line { .. } | Self::File { .. } => None,
+            Self::Line { .. } | Self::Beginning { .. } | Self::File { .. } => None,
         }
     }
 }
@@ -328,13 +346,22 @@ pub(super) fn value_of(args: &[KnownWord], letter: char) -> Vec<CommandStart> {
     with_value.filter_map(line).collect()
 }
 
-/// `alias name=line`.
+/// `alias name=line`: the words behind the name are put behind the line.
 fn aliased(args: &[KnownWord]) -> Vec<CommandStart> {
     let value = |arg: &KnownWord| {
         arg.text.split_once('=').map(|(_, value)| KnownWord { text: value.to_owned(), several: arg.several })
     };
     let values = args.iter().enumerate().filter_map(|(at, arg)| Some((at, value(arg)?)));
-    values.map(|(at, text)| CommandStart::Line { text, at: at + 1 }).collect()
+    values.map(|(at, text)| CommandStart::Beginning { text, at: at + 1 }).collect()
+}
+
+/// `hash -p FILE name` gives a program another name.
+fn of_hash(args: &[KnownWord]) -> Vec<CommandStart> {
+    let named = |start: CommandStart| match start {
+        CommandStart::Line { text, at } => Some(CommandStart::Command { words: vec![text, KnownWord::anything()], at }),
+        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
+    };
+    value_of(args, 'p').into_iter().filter_map(named).collect()
 }
 
 /// A command behind an option of a builtin.
@@ -490,7 +517,7 @@ pub(super) fn any_word(args: &[KnownWord]) -> Vec<CommandStart> {
 }
 
 /// True if a shell that is handed this as its line reads one word, and that as it is.
-fn is_one_word(text: &str) -> bool {
+pub(super) fn is_one_word(text: &str) -> bool {
     !text.contains(|c: char| c.is_whitespace() || "|&;<>()$`\\\"'{".contains(c)) || text == "{}"
 }
 
@@ -531,10 +558,10 @@ fn of_wrapper(wrapper: &Wrapper, args: &[KnownWord]) -> Vec<CommandStart> {
             // `env -`
             Option_::None if wrapper.assigns != Assignments::Nothing && text == "-" => at += 1,
             Option_::Takes(words) => {
-                starts_nothing |= chooses(wrapper.nothing, text);
+                starts_nothing |= chooses(wrapper, wrapper.nothing, text);
                 if wrapper.line_if.chars().any(|letter| has_letter(text, letter)) {
                     rest = WrappedRest::Line;
-                } else if chooses(wrapper.command_if, text) {
+                } else if chooses(wrapper, wrapper.command_if, text) {
                     rest = WrappedRest::Command;
                 }
                 at += words;
@@ -641,6 +668,7 @@ pub(super) fn moved(start: CommandStart, by: usize) -> CommandStart {
     match start {
         CommandStart::Command { words, at } => CommandStart::Command { words, at: at + by },
         CommandStart::Line { text, at } => CommandStart::Line { text, at: at + by },
+        CommandStart::Beginning { text, at } => CommandStart::Beginning { text, at: at + by },
         CommandStart::File { file, at } => CommandStart::File { file, at: at + by },
     }
 }
@@ -665,9 +693,9 @@ enum Option_ {
 }
 
 /// True if an option is one of these letters or names.
-fn chooses((letters, long): (&str, &[&str]), text: &str) -> bool {
+fn chooses(wrapper: &Wrapper, (letters, long): (&str, &[&str]), text: &str) -> bool {
     match text.strip_prefix("--") {
-        Some(name) => long.contains(&name.split('=').next().unwrap_or(name)),
+        Some(name) => long.contains(&wrapper.full_name(name.split('=').next().unwrap_or(name))),
         None => letters.chars().any(|letter| has_letter(text, letter)),
     }
 }
@@ -678,7 +706,7 @@ fn has_letter(text: &str, letter: char) -> bool {
 
 fn option(wrapper: &Wrapper, text: &str) -> Option_ {
     if let Some(long) = text.strip_prefix("--") {
-        let name = long.split('=').next().unwrap_or(long);
+        let name = wrapper.full_name(long.split('=').next().unwrap_or(long));
         let (has_value, named) = (long.contains('='), |names: &[&str]| names.contains(&name));
         return if named(wrapper.lines.1) {
             Option_::Line(if has_value { 1 } else { 2 })
@@ -731,13 +759,6 @@ pub struct Started {
     pub moved: bool,
     /// As the line within a line says it, with the texts that it gives.
     pub inner: InnerCommand,
-}
-
-/// True if a command starts something that is none of its own words.
-fn looks_further(name: &str, words: &[KnownWord]) -> bool {
-    is_shell(name)
-        || matches!(name, "eval" | "trap" | "find" | "fd" | "fdfind")
-        || (name == "env" && words.iter().any(splits_words))
 }
 
 /// Kind of a part of a line.
@@ -810,33 +831,63 @@ pub enum LineReader {
     Other,
 }
 
-/// All that a command starts, however deep, also by its input. Lines are taken apart by `cut`. Of more than `most` commands one is
-/// anything at all.
+/// Most words of all commands that the commands of one line are seen to start.
+const BUDGET: usize = 1 << 17;
+
+/// Words of started commands that may still be looked at, for all commands of a line together.
+#[derive(Debug)]
+pub struct StartBudget(Cell<usize>);
+
+impl Default for StartBudget {
+    fn default() -> Self {
+        Self(Cell::new(BUDGET))
+    }
+}
+
+impl StartBudget {
+    /// Takes the words of these from it; false if it does not have so many.
+    fn pays(&self, starts: &[CommandStart]) -> bool {
+        let words = |start: &CommandStart| match start {
+            CommandStart::Command { words, .. } => words.len(),
+            CommandStart::Line { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => 1,
+        };
+        let left = self.0.get().checked_sub(starts.iter().map(words).sum());
+        self.0.set(left.unwrap_or(0));
+        left.is_some_and(|left| left > 0)
+    }
+}
+
+/// All that a command starts, however deep, also by its input. Lines are taken apart by `cut`. Of more than `most` commands, and
+/// of those for which the budget of their line does not do, one is anything at all.
 pub fn all(
     (words, input): (&[KnownWord], &Input),
-    most: usize,
+    (most, budget): (usize, &StartBudget),
     cut: &dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
 ) -> Vec<Started> {
-    let mut search = StartSearch { most, cut, found: Vec::new() };
-    search.below((words, input), &[], StartPlace { along: 0, moved: false, reader: LineReader::Bash });
+    let mut search = StartSearch { most, budget, cut, found: Vec::new() };
+    search.below((words, input), &[], StartPlace { along: 0, moved: false, reader: LineReader::Bash, beside: &[] });
     search.found
 }
 
 struct StartSearch<'a> {
     most: usize,
+    budget: &'a StartBudget,
     cut: &'a dyn Fn(&str, LineReader) -> Vec<InnerCommand>,
     found: Vec<Started>,
 }
 
 /// Facts about the command whose starts are looked for.
 #[derive(Clone, Copy)]
-struct StartPlace {
+struct StartPlace<'a> {
     /// How many of the commands that it stands in have it among their own words.
     along: usize,
     /// One of them may have chosen another directory.
     moved: bool,
     /// The shell that runs it.
     reader: LineReader,
+    /// Commands that the same words have been seen to start already: where each word may be a name, all that wrappers among
+    /// them start.
+    beside: &'a [CommandStart],
 }
 
 impl StartSearch<'_> {
@@ -845,25 +896,34 @@ impl StartSearch<'_> {
         &mut self,
         (words, input): (&[KnownWord], &Input),
         within: &[(Arc<[KnownWord]>, usize)],
-        place: StartPlace,
+        place: StartPlace<'_>,
     ) {
-        let StartPlace { along, moved, reader } = place;
+        let StartPlace { along, moved, reader, beside } = place;
+        if self.budget.0.get() == 0 {
+            return self.give_up();
+        }
         let mut direct = starts(words);
+        if !self.budget.pays(&direct) {
+            return self.give_up();
+        }
+        direct.retain(|start| !beside.iter().any(|other| other.is_same_command(start)));
         // A pattern about the command never names what is in its input.
         let read = input.lines(words).into_iter().map(|text| CommandStart::Line { text, at: words.len() });
         direct.extend(read);
         let shared: Arc<[KnownWord]> = words.into();
-        let commands = direct.iter().filter(|start| matches!(start, CommandStart::Command { .. })).count();
+        let beside = if beside.is_empty() { direct.clone() } else { beside.to_vec() };
         // Programs hand such a line to `sh`, whichever shell has set the variable.
         let by_variables = starts_by_variables(words).into_iter().map(|start| (start, LineReader::Posix));
         let by_words = direct.into_iter().map(|start| (start, line_reader(words, reader)));
         for (start, line_reader) in by_words.chain(by_variables) {
+            let same_words = matches!(start, CommandStart::Command { .. });
             let (inner, at, along_inner, reader) = match start {
                 CommandStart::Command { words, at } => {
                     (vec![InnerCommand { input: input.clone(), ..InnerCommand::of(words) }], at, along + 1, reader)
                 }
                 CommandStart::File { file, at } => (vec![InnerCommand::writes(file)], at, along + 1, reader),
                 CommandStart::Line { text, at } => (self.line(&text, line_reader), at, 0, line_reader),
+                CommandStart::Beginning { text, at } => (self.beginning(&text, line_reader), at, 0, line_reader),
             };
             let moved = moved || moves(words, at);
             let mut around = within.to_vec();
@@ -872,9 +932,7 @@ impl StartSearch<'_> {
             around.push((Arc::clone(&shared), at + 1));
             for inner in inner {
                 if self.found.len() >= self.most || around.len() > DEPTH_MAX {
-                    let inner = InnerCommand::of(vec![KnownWord::anything()]);
-                    self.found.push(Started { inner, within: Vec::new(), moved: true });
-                    return;
+                    return self.give_up();
                 }
                 self.found.push(Started { inner: inner.clone(), within: around.clone(), moved });
                 let InnerCommand { kind, words, input } = inner;
@@ -882,14 +940,28 @@ impl StartSearch<'_> {
                 if matches!(kind, PartKind::Reads { .. } | PartKind::Writes) {
                     continue;
                 }
-                let name = words.first().and_then(KnownWord::fixed).map_or("", base);
-                let is_further = commands < 2 || looks_further(name, &words) || !input.is_empty();
-                // Where each word may be a name, wrappers have been looked behind already.
-                if is_further {
-                    self.below((&words, &input), &around, StartPlace { along: along_inner, moved, reader });
-                }
+                let beside = if same_words { &beside[..] } else { &[] };
+                self.below((&words, &input), &around, StartPlace { along: along_inner, moved, reader, beside });
             }
         }
+    }
+
+    /// From here on one command may be any.
+    fn give_up(&mut self) {
+        let inner = InnerCommand::of(vec![KnownWord::anything()]);
+        self.found.push(Started { inner, within: Vec::new(), moved: true });
+    }
+
+    /// The commands of a line behind which other words follow.
+    fn beginning(&self, text: &KnownWord, reader: LineReader) -> Vec<InnerCommand> {
+        let mut commands = self.line(text, reader);
+        // What follows may be a command of its own.
+        let is_open = text.text.trim_end().ends_with([';', '|', '&', '(', '{', '!']);
+        for command in commands.iter_mut().filter(|command| command.kind == PartKind::Runs) {
+            command.words.push(KnownWord::anything());
+        }
+        let anything = (commands.is_empty() || is_open).then(|| InnerCommand::of(vec![KnownWord::anything()]));
+        commands.into_iter().chain(anything).collect()
     }
 
     /// The commands of a line.
@@ -921,7 +993,7 @@ pub fn handed_on(words: &[KnownWord], runs: LineReader) -> Option<(Vec<String>, 
     };
     let text = |start: CommandStart| match start {
         CommandStart::Line { text, .. } => text.fixed().map(str::to_owned),
-        CommandStart::Command { .. } | CommandStart::File { .. } => None,
+        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
     };
     let texts: Option<Vec<String>> = starts(words).into_iter().map(text).collect();
     texts.filter(|texts| hands_on && !texts.is_empty()).map(|texts| (texts, line_reader(words, runs)))
@@ -970,7 +1042,10 @@ mod tests {
         let cut = |line: &str, _| line.split(';').map(|command| InnerCommand::of(words(command.trim()))).collect();
         let shown =
             |words: &[KnownWord]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
-        all((&words(line), &Input::default()), 100, &cut).iter().map(|started| shown(&started.inner.words)).collect()
+        all((&words(line), &Input::default()), (100, &StartBudget::default()), &cut)
+            .iter()
+            .map(|started| shown(&started.inner.words))
+            .collect()
     }
 
     #[test]
@@ -1082,14 +1157,14 @@ mod tests {
             ("direnv exec . touch x", &["touch x"]),
             ("mise exec node@20 -- touch x", &["touch x"]),
             ("nix-shell -p y --run touch_x", &["touch x"]),
-            ("git -c alias.x=!touch_x x", &["touch x"]),
-            ("git -c alias.x=push x", &["git push"]),
+            ("git -c alias.x=!touch_x x", &["touch x $"]),
+            ("git -c alias.x=push x", &["git push $"]),
             ("git -c core.pager=touch_x log", &["touch x"]),
             ("git -c a.b=c log", &[]),
             ("git rebase -x touch_x main", &["touch x"]),
             ("git bisect run touch x", &["touch x"]),
             ("git submodule foreach --recursive touch x", &["touch x"]),
-            ("git config alias.p push", &["git push"]),
+            ("git config alias.p push", &["git push $"]),
             ("git clone ext::touch_x", &["touch x"]),
             ("git fetch --upload-pack=touch_x", &["touch x"]),
             ("git log -x", &[]),
@@ -1125,9 +1200,12 @@ mod tests {
             ("mapfile -tCtouch_x a", &["touch x"]),
             ("compgen -C touch_x", &["touch x"]),
             ("complete -C touch_x y", &["touch x"]),
-            ("alias ls=touch_x", &["touch x"]),
+            ("alias ls=touch_x", &["touch x $"]),
             ("jobs -x touch x", &["touch x"]),
-            ("hash -p ./touch ls", &["./touch ls"]),
+            ("hash -p ./touch ls", &["./touch $"]),
+            ("timeout --pres 5 touch x", &["touch x"]),
+            ("timeout --sig KILL 10 touch x", &["touch x"]),
+            ("env -Z git -c alias.x=push x", &["git -c alias.x=push x", "git push $", "alias.x=push x", "x"]),
             ("history 5", &[]),
             ("history -w out", &["> out"]),
             ("history -a", &["> $"]),
@@ -1211,7 +1289,10 @@ mod tests {
     /// How much of an outer command tells the name of an inner one.
     #[test]
     fn a_name_is_known_by_what_stands_before_it() {
-        let started = all((&words("time env A=1 touch x"), &Input::default()), 100, &|_, _| Vec::new());
+        let started =
+            all((&words("time env A=1 touch x"), &Input::default()), (100, &StartBudget::default()), &|_, _| {
+                Vec::new()
+            });
         let known: Vec<Vec<usize>> =
             started.iter().map(|one| one.within.iter().map(|(_, known)| *known).collect()).collect();
         assert_eq!(known, [vec![2], vec![4, 3]]);

@@ -75,6 +75,19 @@ pub(super) enum Assignments {
     Anything,
 }
 
+impl Wrapper {
+    /// The name of the long option that a text begins, if it begins one alone.
+    pub(super) fn full_name<'a>(&self, text: &'a str) -> &'a str {
+        let lists = [self.long, self.long_valued, self.lines.1, self.nothing.1, self.command_if.1];
+        let all = || lists.into_iter().flatten().copied();
+        let mut begun = all().filter(|name| !text.is_empty() && name.starts_with(text));
+        match (all().any(|name| name == text), begun.next(), begun.next()) {
+            (false, Some(name), None) => name,
+            _ => text,
+        }
+    }
+}
+
 impl Assignments {
     /// True if a word is certainly one.
     pub(super) fn have(self, word: &KnownWord) -> bool {

@@ -252,7 +252,7 @@ fn unwrapped(view: &[PipedCommand], at: usize) -> Option<PipedCommand> {
     let texts: Vec<KnownWord> = command.words.iter().map(KnownWord::known).collect();
     let mut starts = starts::starts(&texts).into_iter().filter_map(|start| match start {
         CommandStart::Command { words, .. } => Some(words),
-        CommandStart::Line { .. } | CommandStart::File { .. } => None,
+        CommandStart::Line { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
     });
     let first = starts.next().filter(|_| starts.next().is_none())?;
     let fed = fed(view, at);
@@ -285,7 +285,7 @@ fn fed(view: &[PipedCommand], at: usize) -> Option<Vec<String>> {
 fn started(command: &PipedCommand) -> Vec<Vec<PipedCommand>> {
     let texts: Vec<KnownWord> = command.words.iter().map(KnownWord::known).collect();
     let starts = starts::starts(&texts).into_iter().map(|start| match start {
-        CommandStart::Line { text, .. } => placed(&words::commands(&text.text)),
+        CommandStart::Line { text, .. } | CommandStart::Beginning { text, .. } => placed(&words::commands(&text.text)),
         CommandStart::Command { words, .. } => {
             let words = words.into_iter().map(|word| word.text).collect();
             vec![PipedCommand { piped: command.piped, ..PipedCommand::of(words) }]
