@@ -58,11 +58,15 @@ fn unsaid(question: &Question) -> Option<Value> {
     if texts().any(|text| text.ends_with(&whole)) {
         return None;
     }
-    // An effect ends with what it is about, or says it in quotes.
-    let ends = |text: &str, value: &str| {
-        text.strip_suffix(value).is_some_and(|before| before.is_empty() || before.ends_with([' ', '\n', '/']))
+    // An effect says it as words of its own, or in quotes.
+    let has = |text: &str, value: &str| {
+        text.match_indices(value).any(|(at, _)| {
+            let (before, behind) = (&text[..at], &text[at + value.len()..]);
+            (before.is_empty() || before.ends_with([' ', '\n', '/']))
+                && (behind.is_empty() || behind.starts_with([' ', '\n', ':']))
+        })
     };
-    let is_said = |value: &str| texts().any(|text| ends(text, value) || text.contains(&format!("{value:?}")));
+    let is_said = |value: &str| texts().any(|text| has(text, value) || text.contains(&format!("{value:?}")));
     let Value::Object(arguments) = &question.arguments else { return Some(question.arguments.clone()) };
     let is_unsaid = |value: &Value| value.as_str().is_none_or(|value| value.is_empty() || !is_said(value));
     let left: Map<String, Value> = arguments
@@ -303,6 +307,7 @@ mod tests {
         let mut asked = of("");
         asked.tool = "task".into();
         let task = "look\n\u{1b}[2Jrm -rf x";
+        asked.arguments = json!({ "subagent_type": "sh", "prompt": task });
         let delegates = ShownEffect::new(&Effect::Delegates(DelegatedWork::new("sh", task)));
         let runner = vec!["/bin/bash".into(), "-c".into(), "".into()];
         let runs = ShownEffect::new(&Effect::Runs(ProgramRun::program(runner, "/w".into())));

@@ -100,7 +100,7 @@ pub(super) enum ProgramPlace {
 /// A file that a shell opens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenedFile {
-    /// Whether it is shown or written.
+    /// Kind of its effect: it is shown, or written.
     pub(super) kind: EffectKind,
     /// Where it is.
     pub(super) place: OpenedPlace,
