@@ -8,7 +8,7 @@ use crate::delegated::DelegatedWork;
 use crate::effect::{Effect, EffectKind, FileScope, ProgramRun, ServedRequest};
 use crate::path::HostPath;
 use crate::pattern::escaped_pattern;
-use crate::shell::input::InputUse;
+use crate::shell::input::{InputUse, SIGNALS};
 use crate::shell::starts::{HOLE, KnownWord};
 
 use super::commands::{CommandPart, OpenedFile};
@@ -73,7 +73,7 @@ pub enum Act<'a> {
     /// A directory and everything in it.
     Tree(&'a HostPath),
     /// A file of which no more is known than this, where `*` stands for any text.
-    FileLike(String),
+    FileLike(&'a str),
     /// A directory and everything in it that is not denied: whoever goes through it leaves the rest out.
     Search(&'a HostPath),
     /// One command of a command line, or a statement.
@@ -160,8 +160,7 @@ impl<'a> Act<'a> {
     /// interactive shell puts earlier lines in the place of `!x` and `^x`: what such a text says is not known. Characters that interrupt,
     /// end or stop a program say nothing alone.
     fn typed((before, text): (&str, &str), on_terminal: bool) -> Self {
-        let signals = ['\u{3}', '\u{4}', '\u{1a}', '\u{1c}'];
-        if !text.is_empty() && text.chars().all(|c| signals.contains(&c)) {
+        if !text.is_empty() && text.chars().all(|c| SIGNALS.contains(&c)) {
             return Self::Input { text: text.to_owned().into(), commands: Vec::new() };
         }
         let whole = format!("{before}{text}").replace('\r', "\n");

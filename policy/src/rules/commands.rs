@@ -392,23 +392,22 @@ impl CommandPart {
         }
     }
 
-    /// The place to which a path of the program leads.
+    /// The place to which a path of the program, or of the file that the shell opens, leads.
     fn place_of(&self, path: &str) -> ProgramPlace {
-        if path.len() > PATH_MAX {
-            return ProgramPlace::Anywhere;
-        }
+        let Some(path) = self.path_of(path) else { return ProgramPlace::Anywhere };
+        let first = self.words.first().map_or("", |word| word.text.as_str());
+        ProgramPlace::At(match self.kind {
+            PartKind::Runs => path + self.text.get(first.len()..).unwrap_or_default(),
+            PartKind::Reads { .. } | PartKind::Writes | PartKind::Sets { .. } => format!("{first} {path}"),
+        })
+    }
+
+    /// The absolute path of one that starts where the part runs; `None` if it may be any.
+    fn path_of(&self, path: &str) -> Option<String> {
         let hole = HOLE.to_string();
         let before = self.directory.path().unwrap_or(&hole);
-        if passes_kernel_links(before, path, |given, name| given == name) {
-            return ProgramPlace::Anywhere;
-        }
-        let mut place = normal(before, path, HOLE);
-        if self.kind != PartKind::Runs {
-            return ProgramPlace::At(format!("{} {place}", self.words.first().map_or("", |word| word.text.as_str())));
-        }
-        let program = self.words.first().map_or(0, |program| program.text.len());
-        place.push_str(self.text.get(program..).unwrap_or_default());
-        ProgramPlace::At(place)
+        let is_any = path.len() > PATH_MAX || passes_kernel_links(before, path, |given, name| given == name);
+        (!is_any).then(|| normal(before, path, HOLE))
     }
 
     /// Commands that it may be, in other words, each also as one text: as [`programs::forms`] has them, and else as it is.
@@ -488,11 +487,8 @@ impl CommandPart {
             PartKind::Runs if self.text.len() == 1 && self.text.contains(HOLE) => return OpenedFile::any(),
             PartKind::Runs | PartKind::Sets { .. } => return Vec::new(),
         };
-        let place = self.places().first().map_or(OpenedPlace::Any, |place| match place {
-            ProgramPlace::At(place) => OpenedPlace::of(place.get(2..).unwrap_or_default()),
-            ProgramPlace::Anywhere => OpenedPlace::Any,
-        });
-        vec![OpenedFile { kind, place }]
+        let path = self.words.get(1).and_then(|file| self.path_of(&file.text));
+        vec![OpenedFile { kind, place: path.map_or(OpenedPlace::Any, |path| OpenedPlace::of(&path)) }]
     }
 
     /// Where it runs.

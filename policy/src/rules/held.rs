@@ -6,7 +6,6 @@
 
 use crate::denied::{ClosedPlace, DeniedFiles};
 use crate::effect::{EffectKind, EffectKinds};
-use crate::mode::Mode;
 use crate::pattern::PathPattern;
 
 use super::act::{Act, JudgedEffect};
@@ -65,7 +64,7 @@ impl RuleSet {
                 let Act::Search(tree) = act else { continue };
                 let Some(tree) = PathPattern::subtree(tree) else { continue };
                 let is_about = |permission: &Permission| permission.covers(call.tool, effect.kind(), *standing);
-                let before = self.about(is_about, act).take_while(|rule| !rule.matcher.applies(rule.action, act));
+                let before = self.about(is_about, act).take_while(|rule| !rule.applies(act));
                 let denied = before.filter_map(|rule| rule.denied_paths().map(|pattern| (rule, pattern)));
                 let denied = denied.filter(|(_, pattern)| !pattern.disjoint(&tree));
                 all.extend(
@@ -110,9 +109,7 @@ impl RuleSet {
     /// The first rule about a capability that says something of what programs could do, beyond what the sandbox sees to.
     pub(super) fn first_of_reach(&self, capability: Capability) -> Option<&Compiled> {
         let is_about = |permission: &Permission| *permission == Permission::Capability(capability);
-        // In `yolo` a rule that asks says nothing, and lifts no denial that comes after it.
-        let counts = |rule: &&Compiled| !(self.mode == Mode::Yolo && rule.action == Action::Ask);
-        let mut about = self.about(is_about, &Act::Anything).filter(counts);
-        about.find(|rule| rule.matcher.applies(rule.action, &Act::Anything) && !self.is_held(capability, rule))
+        let mut about = self.about(is_about, &Act::Anything).filter(|rule| self.speaks(rule));
+        about.find(|rule| rule.applies(&Act::Anything) && !self.is_held(capability, rule))
     }
 }

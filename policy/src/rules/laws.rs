@@ -833,7 +833,7 @@ fn s0_51_a_file_that_is_partly_known_is_judged() {
     let meets = |pattern: &str, like: &str| {
         let kinds = EffectKinds::of(&[EffectKind::Writes]);
         let all = Matcher::compile(("write", kinds), (Some(pattern), Action::Deny), &variables).unwrap();
-        all.iter().any(|matcher| matcher.applies(Action::Deny, &Act::FileLike(like.to_owned())))
+        all.iter().any(|matcher| matcher.applies(Action::Deny, &Act::FileLike(like)))
     };
     for (pattern, like) in [
         ("**/*.pem", "*/c.pem"),

@@ -95,6 +95,13 @@ struct Compiled {
     narrower: Option<Arc<Narrower>>,
 }
 
+impl Compiled {
+    /// True if it is about an act.
+    fn applies(&self, act: &Act<'_>) -> bool {
+        self.matcher.applies(self.action, act)
+    }
+}
+
 /// By what most rules are passed over, without a look at them.
 #[derive(Debug, Clone, Copy)]
 struct RuleKey {
@@ -344,7 +351,7 @@ impl RuleSet {
 
     /// The first of them that matches it.
     fn first(&self, is_about: impl Fn(&Permission) -> bool, act: &Act<'_>) -> Option<&Compiled> {
-        self.about(is_about, act).find(|rule| rule.matcher.applies(rule.action, act))
+        self.about(is_about, act).find(|rule| rule.applies(act))
     }
 
     /// True if a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
@@ -353,8 +360,7 @@ impl RuleSet {
         if !self.has_phrases {
             return false;
         }
-        let holds =
-            |rule: &Compiled, part: &CommandPart| rule.matcher.applies(rule.action, &Act::Command(part.clone()));
+        let holds = |rule: &Compiled, part: &CommandPart| rule.applies(&Act::Command(part.clone()));
         let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
@@ -509,18 +515,20 @@ impl RuleSet {
             let ruled = self.ruled(is_about, act);
             // What a program reads belongs to its command, which a rule has to allow.
             let is_fed = matches!(act, Act::Input { .. }) && acts.len() > 1;
-            let of_file = self.ruled_by_files(call.tool, act);
+            let of_files = self.ruled_by_files(call.tool, act);
+            let (allowed, tightened) = match of_files {
+                Some(judged) if judged.action == Action::Allow => (Some(judged), None),
+                of_files => (None, of_files),
+            };
             let judged = match standing {
                 EffectStanding::Own if !is_fed => {
-                    let allowed =
-                        || self.ruled_by_files(call.tool, act).filter(|judged| judged.action == Action::Allow);
-                    Some(ruled.or_else(allowed).unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
+                    Some(ruled.or(allowed).unwrap_or_else(|| self.unruled(call, (kind, Some(effect)), act)))
                 }
                 EffectStanding::Own | EffectStanding::Implied | EffectStanding::Reach => {
                     ruled.filter(|judged| judged.action != Action::Allow)
                 }
             };
-            let judged = match (judged, of_file.filter(|judged| judged.action != Action::Allow)) {
+            let judged = match (judged, tightened) {
                 (Some(one), Some(other)) => Some(stricter(one, other)),
                 (one, other) => one.or(other),
             };
@@ -561,7 +569,7 @@ impl RuleSet {
 
     fn compare<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &Act<'_>, all: &mut Vec<Compared<'a>>) {
         for rule in self.about(is_about, act) {
-            let applies = rule.matcher.applies(rule.action, act);
+            let applies = rule.applies(act);
             let told = act.told().unwrap_or_default();
             all.push(Compared { rule: &rule.told, act: told, action: applies.then_some(rule.action) });
             if applies {
@@ -585,11 +593,7 @@ impl RuleSet {
 
     /// By the first of the rules about it that matches.
     fn ruled<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, act: &'a Act<'a>) -> Option<PartJudgement<'a>> {
-        // S1-16: in `yolo` nobody is asked, so that rules which ask say nothing. Denials hold (C-7).
-        let is_yolo = self.mode == Mode::Yolo;
-        let counts = |rule: &&Compiled| !(is_yolo && rule.action == Action::Ask);
-        let mut applying =
-            self.about(&is_about, act).filter(counts).filter(|rule| rule.matcher.applies(rule.action, act));
+        let mut applying = self.about(&is_about, act).filter(|rule| self.speaks(rule) && rule.applies(act));
         // A rule that allows a command is about the file that it reads only as long as no rule names that file itself (`< *key`).
         let first = applying.next();
         let is_read = matches!(act, Act::Command(command) if command.read_by().is_some());
@@ -612,9 +616,12 @@ impl RuleSet {
         }
         let rule = found?;
         // A rule without a pattern is about the call, whatever it names.
-        let about = rule.told.rule.pattern.is_some().then_some(act);
-        let specificity = Some(rule.matcher.specificity());
-        Some(PartJudgement { action: rule.action, by: Decider::Rule(&rule.told), about, specificity, lacks: None })
+        Some(PartJudgement::by(rule, rule.told.rule.pattern.is_some().then_some(act)))
+    }
+
+    /// S1-16: in `yolo` nobody is asked, so that rules which ask say nothing, and lift no denial that comes after them. Denials hold (C-7).
+    fn speaks(&self, rule: &Compiled) -> bool {
+        !(self.mode == Mode::Yolo && rule.action == Action::Ask)
     }
 
     /// By the rules about files, for those that an act has shells open: the strictest. Where the text does not say which file that is,
@@ -631,28 +638,19 @@ impl RuleSet {
     ) -> Option<PartJudgement<'a>> {
         let file = match &place {
             OpenedPlace::At(path) => Act::File(path),
-            OpenedPlace::Like(like) => Act::FileLike(like.clone()),
+            OpenedPlace::Like(like) => Act::FileLike(like),
             OpenedPlace::Any => Act::Anything,
         };
         let is_shown = matches!(act, Act::Command(command) if command.is_shown() && !command.may_connect());
         // What the sandbox closes it refuses to the line as well, and the rest of the line runs.
         let is_held = |rule: &Compiled| kind == EffectKind::Writes && self.is_held(Capability::FsWrite, rule);
-        let counts = |rule: &&Compiled| {
-            let is_silent = self.mode == Mode::Yolo && rule.action == Action::Ask;
-            // One without a pattern that asks or denies is about the tools: it names no file.
-            let names_files = matches!(rule.matcher, Matcher::Path(..)) || rule.action == Action::Allow;
-            names_files && !is_silent && !is_held(rule)
-        };
+        // One without a pattern that asks or denies is about the tools: it names no file.
+        let names_files = |rule: &Compiled| matches!(rule.matcher, Matcher::Path(..)) || rule.action == Action::Allow;
+        let counts = |rule: &&Compiled| names_files(rule) && self.speaks(rule) && !is_held(rule);
         let is_about = |permission: &Permission| permission.covers(tool, kind, EffectStanding::Own);
-        let rule = self.about(is_about, &file).filter(counts).find(|rule| rule.matcher.applies(rule.action, &file))?;
+        let rule = self.about(is_about, &file).filter(counts).find(|rule| rule.applies(&file))?;
         let is_wide = matches!(rule.matcher, Matcher::All);
-        (rule.action != Action::Allow || (is_wide && is_shown)).then(|| PartJudgement {
-            action: rule.action,
-            by: Decider::Rule(&rule.told),
-            about: Some(act),
-            specificity: Some(rule.matcher.specificity()),
-            lacks: None,
-        })
+        (rule.action != Action::Allow || (is_wide && is_shown)).then(|| PartJudgement::by(rule, Some(act)))
     }
 
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
@@ -664,28 +662,13 @@ impl RuleSet {
         if self.mode == Mode::Yolo {
             return None;
         }
-        let by = Decider::Rule(&rule.told);
-        Some(PartJudgement {
-            action: Action::Ask,
-            by,
-            about: Some(act),
-            specificity: Some(rule.matcher.specificity()),
-            lacks: None,
-        })
+        Some(PartJudgement { action: Action::Ask, ..PartJudgement::by(rule, Some(act)) })
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
     fn tightened(&self, capability: Capability) -> Option<PartJudgement<'_>> {
         let rule = self.first_of_reach(capability)?;
-        let (specificity, by) = (Some(rule.matcher.specificity()), Decider::Rule(&rule.told));
-        let about = Some(&Act::Anything);
-        (rule.action != Action::Allow).then_some(PartJudgement {
-            action: rule.action,
-            by,
-            about,
-            specificity,
-            lacks: None,
-        })
+        (rule.action != Action::Allow).then(|| PartJudgement::by(rule, Some(&Act::Anything)))
     }
 
     /// Sub-policy to which the rules that let its effects pass narrow a call: what all their grants have in common. So
@@ -762,6 +745,14 @@ fn stricter<'a>(one: PartJudgement<'a>, other: PartJudgement<'a>) -> PartJudgeme
 enum Decider<'a> {
     Rule(&'a Told),
     Other(DecidedBy),
+}
+
+impl<'a> PartJudgement<'a> {
+    /// By a rule.
+    fn by(rule: &'a Compiled, about: Option<&'a Act<'a>>) -> Self {
+        let specificity = Some(rule.matcher.specificity());
+        Self { action: rule.action, by: Decider::Rule(&rule.told), about, specificity, lacks: None }
+    }
 }
 
 impl PartJudgement<'_> {

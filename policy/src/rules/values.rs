@@ -133,7 +133,7 @@ fn readings(text: &str) -> Option<Vec<String>> {
     let mut all = vec![text.to_owned()];
     let mut at = 0;
     while let Some(text) = all.get(at) {
-        let more = [shown(text), Some(text.trim().to_owned()), ended(text), decoded(text)];
+        let more = [without(text, is_hidden), Some(text.trim().to_owned()), ended(text), decoded(text)];
         for reading in more.into_iter().flatten() {
             if !all.contains(&reading) {
                 all.push(reading);
@@ -147,16 +147,19 @@ fn readings(text: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Without what nobody sees.
-fn shown(text: &str) -> Option<String> {
-    let is_hidden = |c: char| c.is_control() || is_ignored(c);
-    text.contains(is_hidden).then(|| text.chars().filter(|c| !is_hidden(*c)).collect())
+/// True for what nobody sees.
+fn is_hidden(c: char) -> bool {
+    c.is_control() || is_ignored(c)
+}
+
+/// Without these characters, if it has one.
+fn without(text: &str, is_one: impl Fn(char) -> bool) -> Option<String> {
+    text.contains(&is_one).then(|| text.chars().filter(|c| !is_one(*c)).collect())
 }
 
 /// A prompt as it is, and without what nobody sees; a [`HOLE`] stays.
 pub(super) fn as_seen(prompt: &str) -> Vec<String> {
-    let is_hidden = |c: char| c != HOLE && (c.is_control() || is_ignored(c));
-    let seen = prompt.contains(is_hidden).then(|| prompt.chars().filter(|c| !is_hidden(*c)).collect());
+    let seen = without(prompt, |c| c != HOLE && is_hidden(c));
     std::iter::once(prompt.to_owned()).chain(seen).collect()
 }
 

@@ -297,12 +297,10 @@ impl Wildcard {
         if let Some(elsewhere) = self.elsewhere.take() {
             return Self { elsewhere: Some(Box::new(elsewhere.within(roots))), ..self };
         }
-        let (lead, rest) = self.text.split_at(if names_file(&self.text) { 2 } else { 0 });
-        let path = rest.split(' ').next().unwrap_or_default();
+        let (lead, path, words) = self.around_path();
         if lead.is_empty() && (!path.contains('/') || is_assignment(path)) || path.is_empty() {
             return self;
         }
-        let words = &rest[path.len()..];
         let in_full = |path: String| Self::simple(format!("{lead}{path}{words}"));
         (self.by_path, self.below) = match path.as_bytes()[0] {
             b'/' => (vec![in_full(normal("", path, '*'))], None),
@@ -480,9 +478,15 @@ impl Wildcard {
 
     /// This relative pattern, for absolute paths below a directory.
     fn from(&self, directory: &str) -> Self {
+        let (lead, path, words) = self.around_path();
+        Self::simple(format!("{lead}{}{words}", normal(directory, path, '*')))
+    }
+
+    /// The path of the program, or of the file that the shell opens, with what stands before it and behind.
+    fn around_path(&self) -> (&str, &str, &str) {
         let (lead, rest) = self.text.split_at(if names_file(&self.text) { 2 } else { 0 });
         let (path, words) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
-        Self::simple(format!("{lead}{}{words}", normal(directory, path, '*')))
+        (lead, path, words)
     }
 
     /// True if it matches a command for something that its holes may stand for.

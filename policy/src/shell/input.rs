@@ -172,6 +172,9 @@ pub fn executes(words: &[KnownWord]) -> InputUse {
     }
 }
 
+/// Characters by which a terminal ends, interrupts or stops a program. What stands around them may be one line all the same.
+pub const SIGNALS: [char; 4] = ['\u{3}', '\u{4}', '\u{1a}', '\u{1c}'];
+
 /// Programs that take their input for data, whatever their words are. Of others it is not known.
 #[rustfmt::skip]
 const READERS: &[&str] = &[

@@ -134,14 +134,12 @@ pub(super) fn by_options_of_variable(name: &str, args: &[KnownWord]) -> Vec<Comm
 fn of_options(rows: &[StartingOptions], name: &str, args: &[KnownWord]) -> Vec<CommandStart> {
     let of_row = |row: &StartingOptions| {
         let key = row.key;
-        let keyed = move |start: CommandStart| match start {
-            CommandStart::Line { text, at } => {
-                // A value that is not known may begin so.
-                let begins = text.text.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key));
-                let value = if begins { text.text.get(key.len()..) } else { text.text.find(HOLE).map(|_| "\0") };
-                value.map(|value| CommandStart::Line { text: KnownWord { text: value.to_owned(), ..text }, at })
-            }
-            CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
+        let keyed = move |start: CommandStart| {
+            let (text, at) = start.into_line()?;
+            // A value that is not known may begin so.
+            let begins = text.text.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key));
+            let value = if begins { text.text.get(key.len()..) } else { text.text.find(HOLE).map(|_| "\0") };
+            value.map(|value| CommandStart::Line { text: KnownWord { text: value.to_owned(), ..text }, at })
         };
         values(args, 0, row.options).into_iter().filter_map(keyed).collect::<Vec<_>>()
     };
@@ -564,12 +562,8 @@ fn placed(text: &str) -> String {
 
 /// `lftp -c '!line'`: its own commands start none.
 pub(super) fn lftp(args: &[KnownWord]) -> Vec<CommandStart> {
-    let given = values(args, 0, &["-c", "-e"]).into_iter().filter_map(|start| match start {
-        CommandStart::Line { text, at } => Some((text.text, at)),
-        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
-    });
     let mut found = Vec::new();
-    for (text, at) in given {
+    for (KnownWord { text, .. }, at) in values(args, 0, &["-c", "-e"]).into_iter().filter_map(CommandStart::into_line) {
         let commands = text.split([';', '\n', '&']).map(str::trim);
         found.extend(
             commands
@@ -616,14 +610,7 @@ pub(super) fn by_variable(name: &str, value: &str, at: usize) -> Vec<CommandStar
         Options(_) if value.contains(['\'', '"', '\\', '`', '$']) => unknown(),
         Options(program) => {
             let words: Vec<KnownWord> = value.split_whitespace().map(KnownWord::known).collect();
-            let starts = by_options_of_variable(program, &words);
-            let placed = |start: CommandStart| match start {
-                CommandStart::Command { words, .. } => CommandStart::Command { words, at },
-                CommandStart::Line { text, .. } => CommandStart::Line { text, at },
-                CommandStart::Beginning { text, .. } => CommandStart::Beginning { text, at },
-                CommandStart::File { file, .. } => CommandStart::File { file, at },
-            };
-            starts.into_iter().map(placed).collect()
+            by_options_of_variable(program, &words).into_iter().map(|start| start.placed(|_| at)).collect()
         }
     }
 }

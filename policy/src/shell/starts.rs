@@ -288,6 +288,24 @@ impl CommandStart {
         }
     }
 
+    /// This start, at another word.
+    pub(super) fn placed(self, place: impl FnOnce(usize) -> usize) -> Self {
+        match self {
+            Self::Command { words, at } => Self::Command { words, at: place(at) },
+            Self::Line { text, at } => Self::Line { text, at: place(at) },
+            Self::Beginning { text, at } => Self::Beginning { text, at: place(at) },
+            Self::File { file, at } => Self::File { file, at: place(at) },
+        }
+    }
+
+    /// The line, if it is one, and at which word it begins.
+    pub(super) fn into_line(self) -> Option<(KnownWord, usize)> {
+        match self {
+            Self::Line { text, at } => Some((text, at)),
+            Self::Command { .. } | Self::Beginning { .. } | Self::File { .. } => None,
+        }
+    }
+
     /// Where a command stands.
     fn place(self) -> Option<usize> {
         match self {
@@ -357,11 +375,8 @@ fn aliased(args: &[KnownWord]) -> Vec<CommandStart> {
 
 /// `hash -p FILE name` gives a program another name.
 fn of_hash(args: &[KnownWord]) -> Vec<CommandStart> {
-    let named = |start: CommandStart| match start {
-        CommandStart::Line { text, at } => Some(CommandStart::Command { words: vec![text, KnownWord::anything()], at }),
-        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
-    };
-    value_of(args, 'p').into_iter().filter_map(named).collect()
+    let named = |(text, at)| CommandStart::Command { words: vec![text, KnownWord::anything()], at };
+    value_of(args, 'p').into_iter().filter_map(CommandStart::into_line).map(named).collect()
 }
 
 /// A command behind an option of a builtin.
@@ -665,12 +680,7 @@ fn of_wrapper_behind(wrapper: &Wrapper, args: &[KnownWord], at: usize, own: usiz
 }
 
 pub(super) fn moved(start: CommandStart, by: usize) -> CommandStart {
-    match start {
-        CommandStart::Command { words, at } => CommandStart::Command { words, at: at + by },
-        CommandStart::Line { text, at } => CommandStart::Line { text, at: at + by },
-        CommandStart::Beginning { text, at } => CommandStart::Beginning { text, at: at + by },
-        CommandStart::File { file, at } => CommandStart::File { file, at: at + by },
-    }
+    start.placed(|at| at + by)
 }
 
 pub(super) fn behind(args: &[KnownWord], at: usize) -> Vec<CommandStart> {
@@ -991,10 +1001,7 @@ pub fn handed_on(words: &[KnownWord], runs: LineReader) -> Option<(Vec<String>, 
         "eval" => name == program,
         _ => false,
     };
-    let text = |start: CommandStart| match start {
-        CommandStart::Line { text, .. } => text.fixed().map(str::to_owned),
-        CommandStart::Command { .. } | CommandStart::Beginning { .. } | CommandStart::File { .. } => None,
-    };
+    let text = |start: CommandStart| start.into_line().and_then(|(text, _)| text.fixed().map(str::to_owned));
     let texts: Option<Vec<String>> = starts(words).into_iter().map(text).collect();
     texts.filter(|texts| hands_on && !texts.is_empty()).map(|texts| (texts, line_reader(words, runs)))
 }

@@ -1,12 +1,11 @@
 //! Lines that a program was typed and that are not ended: rules judge the next text together with them.
 
+use callgate_policy::shell::input::SIGNALS;
+
 /// Most bytes of a line that are remembered.
 const KEPT: usize = 16 * 1024;
 /// A character that no shell reads as a part of a command: what a line with it says is not known.
 const UNKNOWN: char = '\u{1b}';
-
-/// Characters by which a terminal ends, interrupts or stops a program. What stands around them may be one line all the same.
-const SIGNALS: [char; 4] = ['\u{3}', '\u{4}', '\u{1a}', '\u{1c}'];
 
 /// The line that a program has been typed, as far as it is not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -67,13 +67,21 @@ impl Approver for SteadyPerson {
 }
 
 fn with_sessions(answer: Option<Answer>, test: impl AsyncFn(&Session, &SteadyPerson, &std::path::Path)) {
+    with_sessions_of(|spec| spec, answer, test);
+}
+
+fn with_sessions_of(
+    of: impl Fn(SessionSpec) -> SessionSpec,
+    answer: Option<Answer>,
+    test: impl AsyncFn(&Session, &SteadyPerson, &std::path::Path),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
         let host = SteadyPerson::new(answer);
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let mut spec = SessionSpec::developer(workspace.path()).strength(strength);
+            let mut spec = of(SessionSpec::developer(workspace.path()).strength(strength));
             spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
             spec.patience = if answer.is_some() { Duration::from_secs(60) } else { Duration::from_millis(500) };
             let session = supervisor.open(spec).await.unwrap();
@@ -146,14 +154,8 @@ fn x1_6_a_wider_answer_is_kept_for_its_directory() {
 /// X1-6: who may write any file of a directory may not remove one.
 #[test]
 fn x1_6_a_wider_answer_to_writing_removes_nothing() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let workspace = tempfile::tempdir().unwrap();
-    runtime.block_on(async {
-        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-        let host = SteadyPerson::new(Some(Answer::Wider));
-        let mut spec = SessionSpec::developer(workspace.path()).surface(Surface::Deepseek);
-        spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
-        let session = supervisor.open(spec).await.unwrap();
+    let of = |spec: SessionSpec| spec.surface(Surface::Deepseek);
+    with_sessions_of(of, Some(Answer::Wider), async |session, host, workspace| {
         let call = async |tool: &str, args: Value| {
             let done = session.call(tool, args).await;
             assert_eq!(done.kind, Outcome::Output, "{done:?}");
@@ -165,7 +167,7 @@ fn x1_6_a_wider_answer_to_writing_removes_nothing() {
         assert_eq!(call("apply_patch", json!({ "patch": edit })).await, 0, "the control");
         let removal = "--- a/src/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
         assert_eq!(call("apply_patch", json!({ "patch": removal })).await, 1);
-        assert!(!workspace.path().join("src/b").exists());
+        assert!(!workspace.join("src/b").exists());
     });
 }
 
